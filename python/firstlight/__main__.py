@@ -1,0 +1,5 @@
+"""`python -m firstlight`."""
+
+from firstlight.cli import main
+
+main()

@@ -1,0 +1,59 @@
+"""The `firstlight` command and the table of its subcommands."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from firstlight.errors import FirstlightError, InfeasibleError
+
+COMMANDS = {
+    "doctor": "Versions, CPU features in use, optional parts.",
+}
+"""Command name -> one line of help. The module is ``firstlight.cli.<name>``, loaded on demand."""
+
+
+class _LazyGroup(click.Group):
+    """A group that imports a command's module only when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"firstlight.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="firstlight")
+def firstlight() -> None:
+    """Time to first token, by light: what LLM inference gains when prefill runs on light."""
+
+
+def main() -> None:
+    """Run the command line; exit 0 done, 1 the scenario cannot be met, 2 bad input."""
+    try:
+        firstlight(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted; nothing was written", err=True)
+        sys.exit(130)
+    except InfeasibleError as error:
+        click.echo(f"firstlight: {error}", err=True)
+        sys.exit(1)
+    except FirstlightError as error:
+        click.echo(f"firstlight: {error}", err=True)
+        sys.exit(2)

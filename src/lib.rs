@@ -1,0 +1,21 @@
+//! What LLM inference gains when prefill runs on light and decode on silicon.
+//!
+//! The compiled half of firstlight. It knows nothing of Python except in [`python`], which exists
+//! only with the feature of that name; `cargo test --no-default-features` proves it.
+//!
+//! ```text
+//! step times, traffic ──► schedule ──► tokens in time, joules by part
+//! ```
+//!
+//! | module | answers |
+//! |---|---|
+//! | [`schedule`] | when does each token come out, and what did it cost in joules? |
+//! | [`error`] | who is at fault, what was given, what is allowed? |
+
+pub mod error;
+pub mod schedule;
+
+#[cfg(feature = "python")]
+mod python;
+
+pub use error::Error;

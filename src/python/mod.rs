@@ -1,0 +1,30 @@
+//! The only folder that knows PyO3: extract, release the interpreter, call the core, wrap.
+
+mod errors;
+
+use pyo3::prelude::*;
+
+#[pymodule(gil_used = false)]
+mod _core {
+    use super::{Bound, PyModule, PyModuleMethods, PyResult};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+
+    #[pymodule_export]
+    use super::build_info;
+}
+
+/// Returns how the extension was built and what it can use on this machine.
+#[pyfunction]
+fn build_info() -> std::collections::BTreeMap<&'static str, String> {
+    [
+        ("version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("profile", if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned()),
+        ("target", format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS)),
+    ]
+    .into_iter()
+    .collect()
+}

@@ -1,0 +1,1 @@
+//! The public Rust surface, without Python.
