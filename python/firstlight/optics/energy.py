@@ -17,6 +17,7 @@ import numpy as np
 from firstlight.errors import ScenarioError
 from firstlight.optics.passes import slices
 from firstlight.optics.spec import checked_count
+from firstlight.units import LIGHT_SPEED_M_PER_S, PLANCK_J_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from firstlight.optics.tiles import LinearLayer, LinearStack
 
     F64 = NDArray[np.float64]
-
-PLANCK_J_S = 6.62607015e-34
-LIGHT_M_PER_S = 299_792_458.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +93,7 @@ class Ledger:
 
 def photon_energy_j(spec: EngineSpec) -> float:
     """Return the energy of one photon, hc/λ [J]."""
-    return PLANCK_J_S * LIGHT_M_PER_S / spec.wavelength_m
+    return PLANCK_J_S * LIGHT_SPEED_M_PER_S / spec.wavelength_m
 
 
 def electrons_per_output(spec: EngineSpec, *, snr_db: float | None = None) -> float:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
-from firstlight.errors import CatalogError, ScenarioError, nearest
+from firstlight import catalog
+from firstlight.errors import ScenarioError, nearest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,18 +226,16 @@ class EngineSpec:
             >>> EngineSpec.preset("iris-nova-optimistic", engines=8).engines
             8
         """
-        records = _preset_values()
-        if preset_id not in records:
-            raise CatalogError(
-                f"engine {preset_id!r} is not in the catalog; one of "
-                f"{', '.join(records)}{nearest(str(preset_id), records)}"
-            )
-        return cls(**_known({**records[preset_id], **overrides}))
+        record = catalog.get(preset_id, kind="engine")
+        names = {item.name for item in dataclasses.fields(cls)}
+        # A record also holds targets and cross-checks that describe no part of the engine.
+        values = {name: fact.value for name, fact in record.facts.items() if name in names}
+        return cls(**_known({**values, **overrides}))
 
     @staticmethod
     def preset_ids() -> tuple[str, ...]:
         """Return the ids that `preset` accepts."""
-        return tuple(_preset_values())
+        return catalog.ids("engine")
 
     def replace(self, **changes: Any) -> EngineSpec:  # noqa: ANN401
         """Return a copy with some fields changed.
@@ -297,12 +295,3 @@ def _checked_poly(value: object) -> tuple[float, float, float]:
     if not all(math.isfinite(x) for x in value):
         raise ScenarioError(f"{what}, not {value!r}")
     return float(value[0]), float(value[1]), float(value[2])
-
-
-@cache
-def _preset_values() -> dict[str, dict[str, Any]]:
-    import tomllib
-    from importlib.resources import files
-
-    text = files("firstlight.optics").joinpath("data/engines.toml").read_text("utf-8")
-    return tomllib.loads(text)
