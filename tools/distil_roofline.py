@@ -21,6 +21,7 @@ import numpy as np
 
 from firstlight.models.operator import distinct_experts
 from firstlight.roofline import ideal
+from firstlight.roofline.attention import FIT_FROM_TOK, FIT_TO_TOK, affine
 from firstlight.roofline.calibration import FILE
 from firstlight.roofline.surface import Surface, fill_holes
 
@@ -301,7 +302,7 @@ def attention(still: Distillery, data: Path) -> None:
                     name = (
                         f"{'fp8' if compute == 'fp8' else 'bf16'}-{'fp8' if bits == 8 else 'bf16'}"
                     )
-                    still.grid(
+                    surface = still.grid(
                         f"{kernel}/{device}/{name}",
                         coordinates=(batch, tokens, heads, kv_heads),
                         time_s=rows["latency_ms"] / 1e3,
@@ -310,6 +311,34 @@ def attention(still: Distillery, data: Path) -> None:
                         ),
                         meta=about,
                     )
+                    if kernel.startswith("decode"):
+                        affine_law(still, f"decode_law/{device}/{name}", surface, rows, about)
+
+
+def affine_law(
+    still: Distillery, key: str, surface: Surface, rows: Columns, about: dict[str, Any]
+) -> None:
+    """Score the affine law that the scheduler uses on rows within its range of contexts."""
+    batch, context, heads, kv_heads = surface.axes
+    used = (context >= FIT_FROM_TOK) & (context <= FIT_TO_TOK)
+    grid = np.meshgrid(batch, context[used], heads, kv_heads, indexing="ij")
+    time_s = ideal.decode_attention_s(*grid, **attention_reference(about))
+    time_s = np.moveaxis(time_s * np.exp(surface.residual[:, used]), 1, -1)
+    total = np.moveaxis(grid[0] * grid[1], 1, -1)
+    shape = time_s.shape[:-1]
+    floor, slope = (
+        law.reshape(shape)
+        for law in affine(total.reshape(-1, used.sum()), time_s.reshape(-1, used.sum()))
+    )
+    seen = held_out(rows.rows) & (rows["kv_len"] >= FIT_FROM_TOK) & (rows["kv_len"] <= FIT_TO_TOK)
+    some = rows.pick(seen)
+    columns = ("batch_size", "num_heads", "num_key_value_heads")
+    where = tuple(
+        np.searchsorted(axis, some[name])
+        for axis, name in zip((batch, heads, kv_heads), columns, strict=True)
+    )
+    predicted = floor[where] + slope[where] * some["batch_size"] * some["kv_len"]
+    still.score(key, predicted, some["latency_ms"] / 1e3, rows.rows)
 
 
 def attention_reference(about: dict[str, Any]) -> dict[str, float]:
