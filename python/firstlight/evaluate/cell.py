@@ -59,7 +59,7 @@ class Serving:
     @property
     def kv_bits(self) -> int:
         """Bits of a stored key or value."""
-        return roofline.bits(self.kv)
+        return roofline.KV_BITS[self.kv]
 
     @property
     def kv_bytes_per_tok(self) -> float:
