@@ -14,9 +14,8 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +23,9 @@ from firstlight.models.operator import distinct_experts
 from firstlight.roofline import ideal
 from firstlight.roofline.calibration import FILE
 from firstlight.roofline.surface import Surface, fill_holes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "python" / "firstlight" / "roofline" / "data" / FILE
@@ -35,7 +37,6 @@ PEAKS = {  # dense BF16 FLOP/s, memory B/s, link B/s: the reference of the resid
     "h100-sxm": (989e12, 3.35e12, 450e9),
     "h200-sxm": (989e12, 4.8e12, 450e9),
     "b200": (2250e12, 7.7e12, 900e9),
-    "a40": (149.7e12, 0.696e12, 32e9),
     "rtx-4090": (165.2e12, 1.008e12, 32e9),
     "rtx-pro-6000": (468e12, 1.792e12, 64e9),
 }
@@ -71,8 +72,6 @@ VIDUR = {  # file -> device, hidden, ffn, heads, kv heads
     "mlp_a100_Meta-Llama-3-8B": ("a100-sxm", 4096, 14336, 32, 8),
     "mlp_h100_Llama-2-70b-hf": ("h100-sxm", 8192, 28672, 64, 8),
     "mlp_h100_Llama-2-7b-hf": ("h100-sxm", 4096, 11008, 32, 32),
-    "mlp_a40_Llama-2-70b-hf": ("a40", 8192, 28672, 64, 8),
-    "mlp_a40_Llama-2-7b-hf": ("a40", 4096, 11008, 32, 32),
 }
 AIC_SOURCE = "ai-dynamo/aiconfigurator @095f58a5 TensorRT-LLM kernels (Apache-2.0)"
 POWER_SOURCE = "ai-dynamo/aiconfigurator @095f58a5 vLLM kernels, NVML power (Apache-2.0)"
@@ -143,7 +142,7 @@ class Distillery:
         self._store(key, filled, axes=axes, points=None, meta=meta)
         surface = Surface(axes=axes, residual=filled.astype(np.float64))
         predicted = ideal_s * np.exp(surface.residual[where])
-        self._score(key, predicted[out], time_s[out], len(time_s))
+        self.score(key, predicted[out], time_s[out], len(time_s))
         self._sample(key, coordinates, time_s, out)
         return surface
 
@@ -175,7 +174,7 @@ class Distillery:
                 constant = tuple(np.full(len(time_s), value) for value in shape)
                 self._sample(key, (*coordinates, *constant), time_s, out)
         self._store(key, np.stack(grids), axes=axes, points=shapes, meta=meta)
-        self._score(key, np.concatenate(predicted), np.concatenate(measured), rows)
+        self.score(key, np.concatenate(predicted), np.concatenate(measured), rows)
 
     def _store(
         self,
@@ -189,7 +188,8 @@ class Distillery:
         self.arrays[key] = values
         self.index[key] = {"axes": [a.tolist() for a in axes], "points": points or [], **meta}
 
-    def _score(self, key: str, predicted: np.ndarray, measured: np.ndarray, rows: int) -> None:
+    def score(self, key: str, predicted: np.ndarray, measured: np.ndarray, rows: int) -> None:
+        """Record the relative error of the rows kept out."""
         error = np.abs(predicted / measured - 1)
         kernel, device, form = key.split("/")
         self.errors.append(
@@ -442,7 +442,7 @@ def rtx_attention(still: Distillery, folder: Path, device: str, about: dict[str,
     x, y = (smaller / both)[~out], ((both - larger) / both)[~out]
     share = float((x * y).sum() / (x * x).sum())
     still.scalars.setdefault("mix", {})[device] = round(share, 4)
-    still._score(
+    still.score(
         f"mixed_attention/{device}/bf16-bf16", (larger + share * smaller)[out], both[out], len(both)
     )
 
@@ -451,7 +451,7 @@ def mixing(
     q: np.ndarray, kv: np.ndarray, n: np.ndarray, context: np.ndarray, time_s: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (larger part, smaller part, measured) of the mixed rows whose parts were measured."""
-    alone = {key: t for key, t in zip(zip(q, kv, n, context, strict=True), time_s, strict=True)}
+    alone = dict(zip(zip(q, kv, n, context, strict=True), time_s, strict=True))
     found = []
     for point, both in alone.items():
         if not (point[0] and point[2]):
@@ -609,7 +609,7 @@ def power_fit(
         losses = [loss(trial) for trial in trials]
         winner = int(np.argmin(losses))
         step, best = (step / 2, best) if winner == 0 else (step, trials[winner])
-    still._score(key, predicted(best, test), share[test], int(long.sum()))
+    still.score(key, predicted(best, test), share[test], int(long.sum()))
     return [round(float(v), 4) for v in best]
 
 
@@ -630,34 +630,8 @@ def sampler(still: Distillery, data: Path) -> None:
     design = np.stack([np.ones_like(x), x], axis=1) / y[:, None]
     launch, passes = np.linalg.lstsq(design[~out], np.ones((~out).sum()), rcond=None)[0]
     error = launch + passes * x
-    still._score("sampler/rtx/fp32", error[out], y[out], len(y))
+    still.score("sampler/rtx/fp32", error[out], y[out], len(y))
     still.scalars["sampler"] = [float(launch), float(passes)]
-
-
-def vidur_gemm(still: Distillery, data: Path) -> None:
-    """Distil the matrix products of the A40, which no other table covers."""
-    about = meta("a40", scale=1, bits=16, activation_bits=16, source=VIDUR_SOURCE)
-    shapes: list[tuple[float, ...]] = []
-    parts = []
-    for file, (device, hidden, inner, heads, kv_heads) in VIDUR.items():
-        if device != "a40":
-            continue
-        table = read(data / "vidur_profiles" / f"{file}.csv")
-        for tp in (1.0, 2.0, 4.0, 8.0):
-            rows = table.pick((table["tp"] == tp) & (table["num_tokens"] > 0))
-            for column, n, k in (
-                ("attn_pre_proj_ms", 128 * (heads + 2 * kv_heads) / tp, hidden),
-                ("attn_post_proj_ms", hidden, 128 * heads / tp),
-                ("mlp_up_proj_ms", 2 * inner / tp, hidden),
-                ("mlp_down_proj_ms", hidden, inner / tp),
-            ):
-                if (float(n), float(k)) in shapes or not rows.rows:
-                    continue
-                m = rows["num_tokens"]
-                shapes.append((float(n), float(k)))
-                roof = ideal.gemm_s(m, np.float64(n), np.float64(k), **gemm_reference(about))
-                parts.append(((m,), rows[column] / 1e3, roof))
-    still.scatter("gemm/a40/bf16", shapes=shapes, parts=parts, meta=about)
 
 
 def main(arguments: Iterable[str]) -> int:
@@ -666,7 +640,6 @@ def main(arguments: Iterable[str]) -> int:
     still = Distillery()
     for step in (
         gemm,
-        vidur_gemm,
         attention,
         all_reduce,
         experts,

@@ -86,9 +86,9 @@ def attention(
     first = then = _Kernel(heads=part.heads, kv_heads=part.kv_heads, head_dim=float(shape.head_dim))
     if shape.is_mla:
         own = False
-        width = shape.mla_qk_nope + shape.mla_qk_rope + shape.mla_v
+        width = shape.mla_qk_nope_dim + shape.mla_qk_rope_dim + shape.mla_v_dim
         first = _Kernel(heads=part.heads, kv_heads=part.heads, head_dim=width / 2)
-        latent = shape.mla_kv_lora_rank + shape.mla_qk_rope
+        latent = shape.mla_kv_lora_rank + shape.mla_qk_rope_dim
         flop = 2.0 * part.heads * (latent + shape.mla_kv_lora_rank)
         then = _Kernel(heads=flop / (2.0 * latent), kv_heads=1.0, head_dim=latent / 2)
     floor, pair = _prefill(device, prefill, first, kv_bits=kv_bits, max_tok=max_tok)

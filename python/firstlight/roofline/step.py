@@ -69,7 +69,7 @@ def step_table(
         ...         head_dim=128,
         ...         ffn_size=14336,
         ...         vocab_size=128256,
-        ...         max_context=131072,
+        ...         max_context_tok=131072,
         ...     ),
         ...     id="8b",
         ... )
@@ -109,7 +109,7 @@ def _step_table(
     attend = attention(where, part, kv_bits=bits, max_tok=max_tok, max_seqs=max_seqs)
     layers, scale = shape.full_layers, around.kernel_scale
     group = float(tp)
-    window = shape.sliding_layers * shape.sliding_window
+    window = shape.sliding_layers * shape.sliding_window_tok
     tokens = np.arange(max_tok + 1, dtype=np.float64)
     seqs = np.arange(max_seqs + 1, dtype=np.float64)
     # A sliding layer attends to a whole window once a prompt is longer than it: a cost for each
