@@ -71,6 +71,22 @@ def load(server_id: str, *, overrides: dict[str, float], usd_per_peak_w: float) 
     return _gpu(record)
 
 
+def is_optical(server_id: str) -> bool:
+    """Return whether a server of the catalog computes with light.
+
+    Raises:
+        CatalogError: The server is unknown.
+    """
+    return "engine" in catalog.get(server_id, kind="server")
+
+
+def weight_bits(server_id: str, overrides: dict[str, float]) -> int:
+    """Return the bits at which an optical server's memory keeps weights."""
+    engine = catalog.get(server_id, kind="server").text("engine")
+    bits = optics.EngineSpec.preset(engine, **overrides).weight_stream_bits
+    return int(bits)
+
+
 def _gpu(record: catalog.Record) -> Server:
     device = record.text("device")
     count = record.count("device_count")
