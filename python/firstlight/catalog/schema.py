@@ -53,7 +53,7 @@ def _status(text: object, where: str) -> Status:
         return Status(str(text))
     except ValueError:
         allowed = ", ".join(Status)
-        hint = nearest(str(text), list(Status))
+        hint = nearest(str(text), [str(status) for status in Status])
         raise CatalogError(f"{where}: status {text!r}; allowed: {allowed}{hint}") from None
 
 
