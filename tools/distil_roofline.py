@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "python" / "firstlight" / "roofline" / "data" / FILE
+DOCS = ROOT / "docs" / "roofline.md"
+MARKS = ("<!-- errors -->", "<!-- /errors -->")
 SAMPLE = ROOT / "tests" / "data" / "roofline_held_out.csv"
 
 AIC = {"a100": "a100-sxm", "h100": "h100-sxm", "h200": "h200-sxm", "b200": "b200"}
@@ -208,7 +210,7 @@ class Distillery:
     def _sample(
         self, key: str, coordinates: tuple[np.ndarray, ...], time_s: np.ndarray, out: np.ndarray
     ) -> None:
-        chosen = np.flatnonzero(out)[::32]
+        chosen = np.flatnonzero(out)[::16]
         for row in chosen:
             point = " ".join(f"{c[row]:g}" for c in coordinates)
             self.sample.append((key, point, f"{time_s[row]:.6g}"))
@@ -701,6 +703,17 @@ def sampler(still: Distillery, data: Path) -> None:
     still.scalars["sampler"] = [float(launch), float(passes)]
 
 
+def document() -> None:
+    """Write the error table of the tables just shipped into docs/roofline.md."""
+    from firstlight.roofline import error_table
+
+    text = DOCS.read_text(encoding="utf-8")
+    before, rest = text.split(MARKS[0])
+    _, after = rest.split(MARKS[1])
+    table = f"{MARKS[0]}\n{error_table()}\n{MARKS[1]}"
+    DOCS.write_text(before + table + after, encoding="utf-8")
+
+
 def main(arguments: Iterable[str]) -> int:
     """Run every distillation."""
     data = Path(next(iter(arguments)))
@@ -717,6 +730,7 @@ def main(arguments: Iterable[str]) -> int:
     ):
         step(still, data)
     still.write()
+    document()
     for row in still.errors:
         print("{kernel:24} {device:13} {format:12} {rows:6} {median:7.3f} {p90:7.3f}".format(**row))
     print(f"{OUT.stat().st_size / 1e3:.0f} kB", still.scalars)

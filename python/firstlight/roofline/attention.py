@@ -168,6 +168,8 @@ def _prefill(
     weight = pairs / time_s**2
     rate = ((time_s - floor) * weight).sum(axis=1) / (pairs * weight).sum(axis=1)
     usable = lengths >= _TILE_TOK
+    # Short chunks are mostly floor, so their rate is noise: it is never below a longer chunk's.
+    rate[usable] = np.maximum.accumulate(rate[usable][::-1])[::-1]
     q = np.arange(1, max_tok + 1, dtype=np.float64)
     whole = np.exp(
         interpolate_log(
@@ -198,6 +200,9 @@ def _decode(
         kv_bits=kv_bits,
     )
     floor, slope = affine(total, time_s)
+    # A kernel loop can read a small cache from L2; between the layers of a model it cannot stay.
+    ctx_bytes = 2 * kernel.kv_heads * kernel.head_dim * kv_bits / 8
+    slope = np.maximum(slope, ctx_bytes / bytes_per_s)
     n = np.arange(1, max_seqs + 1, dtype=np.float64)
     return (
         np.concatenate([[0.0], interpolate_log(n, batch, floor)]),
