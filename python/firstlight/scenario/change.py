@@ -92,7 +92,7 @@ def _every(document: dict[str, Any], field: str, value: object) -> None:
             for pool in design["pools"]:
                 optical = "engine" in check.server(pool["server"])
                 pool["tp"] = "auto" if optical else value
-        else:
+        elif field != "disaggregate" or len(design["pools"]) > 1:
             design["policy"][field] = value
 
 

@@ -116,7 +116,9 @@ def _section(name: str, raw: object, where: Where, extra: tuple[str, ...] = ()) 
         if field in given:
             done[field] = rule.check(given[field], path=(name, field), where=where)
         elif not rule.optional:
-            done[field] = default(f"{name}.{field}")
+            # through the rule, so that an int of the catalog becomes the float a file would give
+            written = default(f"{name}.{field}")
+            done[field] = rule.check(written, path=(name, field), where=where)
     return done
 
 
@@ -249,23 +251,34 @@ def _design(raw: object, index: int, where: Where) -> Document:
     pools = given.get("pools")
     if not isinstance(pools, list | tuple) or not pools:
         raise where.error((*path, "pools"), f"{shown(pools)}; allowed: a list of pools")
-    done: Document = {"name": name, "policy": _policy(given.get("policy", {}), path, where)}
+    done: Document = {"name": name}
+    checked_pools = [_pool(pool, (*path, "pools", at), where) for at, pool in enumerate(pools)]
+    _together(checked_pools, path, where)
+    split = len(checked_pools) > 1
+    done["policy"] = _policy(given.get("policy", {}), path, where, split=split)
     if "precision" in given:
         done["precision"] = _override(given["precision"], (*path, "precision"), where)
-    done["pools"] = [_pool(pool, (*path, "pools", at), where) for at, pool in enumerate(pools)]
-    _together(done, path, where)
+    done["pools"] = checked_pools
     return done
 
 
-def _policy(raw: object, path: Path, where: Where) -> Document:
+def _policy(raw: object, path: Path, where: Where, *, split: bool) -> Document:
+    """Return the policy; where nothing is split, nothing can be disaggregated."""
     path = (*path, "policy")
     given = table(raw, path=path, where=where, allowed=rules.POLICY)
-    return {
-        field: rule.check(given[field], path=(*path, field), where=where)
-        if field in given
-        else default(f"design.policy.{field}")
-        for field, rule in rules.POLICY.items()
-    }
+    done: Document = {}
+    for field, rule in rules.POLICY.items():
+        if field in given:
+            done[field] = rule.check(given[field], path=(*path, field), where=where)
+        elif field == "disaggregate" and not split:
+            done[field] = "never"
+        else:
+            done[field] = default(f"design.policy.{field}")
+    choice = done["disaggregate"]
+    if (choice == "never") == split:
+        allowed = "'always' or 'conditional' with two pools" if split else "'never' with one pool"
+        raise where.error((*path, "disaggregate"), f"{shown(choice)}; allowed: {allowed}")
+    return done
 
 
 def _override(raw: object, path: Path, where: Where) -> Document:
@@ -312,20 +325,17 @@ def _band(given: object, path: Path, where: Where) -> list[str]:
     return [end.id for end in ends]
 
 
-def _together(design: Document, path: Path, where: Where) -> None:
+def _together(pools: list[Document], path: Path, where: Where) -> None:
     """Check what the pools of one design must be together."""
-    pools = design["pools"]
-    if not isinstance(pools, list):
-        raise TypeError("Invariant: pools are a list by now")
     roles = sorted(str(pool["role"]) for pool in pools)
     if roles not in (["both"], ["decode", "prefill"]):
         raise where.error(
             (*path, "pools"),
             f"roles {', '.join(roles)}; allowed: one pool 'both', or one 'prefill' and one 'decode'",
         )
-    shares = [pool["share"] for pool in pools if not isinstance(pool["share"], str)]
-    if sum(shares) > 1 + 1e-9:
-        raise where.error((*path, "pools"), f"shares sum to {sum(shares):g}; allowed: at most 1")
+    total = sum(pool["share"] for pool in pools if isinstance(pool["share"], float))
+    if total > 1 + 1e-9:
+        raise where.error((*path, "pools"), f"shares sum to {total:g}; allowed: at most 1")
 
 
 _RANGE = re.compile(r"\s*(.+?)\s*\.\.\s*(.+?)\s*")

@@ -22,16 +22,17 @@ def provenance(scenario: Scenario, path: str) -> catalog.Fact:
         return scenario.assumption(path.removeprefix("assumptions.")).fact
     value, field = _value(scenario, path)
     fact = catalog.assumption(check.DEFAULTS[field])
-    if field == "design":
-        shipped = _shipped(path)
-        return dataclasses.replace(fact, value=value) if value == shipped else _given(value, fact)
     if field in _OF_THE_TRACE and value is None and _value(scenario, _TRACE)[0] != _default_trace():
         return dataclasses.replace(
             fact, value="as the workload has it", unit="text", status=catalog.Status.ASSUMED,
             source="the workload of the scenario", range=None, note="",
         )  # fmt: skip
-    absent = value is None or value == {}
-    return fact if absent or value == fact.value else _given(value, fact)
+    if value is None or value == {}:
+        return fact
+    if field == "design" or (field.startswith("design.") and value != fact.value):
+        shipped = value == _shipped(path)
+        return dataclasses.replace(fact, value=_scalar(value)) if shipped else _given(value, fact)
+    return fact if value == fact.value else _given(value, fact)
 
 
 def _given(value: object, fact: catalog.Fact) -> catalog.Fact:

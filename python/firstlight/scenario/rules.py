@@ -121,18 +121,21 @@ class Rule:
 
     def _number(self, given: float | str, *, path: Path, where: Where) -> float | int:
         try:
-            value = units.parse(given, self.unit or "1")
+            # a whole number stays one: a float has no room for every 64-bit seed
+            if self.whole and isinstance(given, int):
+                value: float = given
+            else:
+                value = units.parse(given, self.unit or "1")
         except (UnitError, OverflowError) as error:
             why = str(error) if isinstance(error, UnitError) and not self.words else ""
             raise where.error(path, why or f"{shown(given)}; allowed: {self.allowed}") from None
         outside = (
-            math.isnan(value)
-            or (math.isinf(value) and not (self.infinite and value > 0))
-            or value < self.low
-            or value > self.high
+            value != value  # NaN; math.isnan fails on a huge int
+            or (value == math.inf and not self.infinite)
+            or not self.low <= value <= self.high
             or (self.above and value == self.low)
             or (self.below and value == self.high)
-            or (self.whole and value != math.floor(value))
+            or (self.whole and value != int(value))
             or (self.numbers and value not in self.numbers)
         )
         if outside:
