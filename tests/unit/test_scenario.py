@@ -9,13 +9,14 @@ import tomllib
 
 import msgspec
 import pytest
+from firstlight.scenario.defaults import DEFAULTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firstlight import catalog
 from firstlight.catalog import Status
 from firstlight.errors import OutputError, ScenarioError
-from firstlight.scenario import Scenario, check, rules
+from firstlight.scenario import Scenario, rules
 
 DEFAULT = Scenario.default()
 
@@ -88,7 +89,7 @@ def test_what_the_user_gave_is_marked_as_given():
 
 
 def test_defaults_are_stated_once_in_the_catalog():
-    for field, name in check.DEFAULTS.items():
+    for field, name in DEFAULTS.items():
         assert name in catalog.assumptions(), (field, name)
 
 

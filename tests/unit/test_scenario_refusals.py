@@ -244,3 +244,18 @@ def test_no_section_whatever_escapes_the_check(section, table):
         Scenario.from_document({section: table})
     except ScenarioError as error:
         assert "\n" not in str(error)  # noqa: PT017  # most tables are refused
+
+
+_NAMES = st.sampled_from(
+    ["power_w", "model", "designs", "tp", "chunk_tok", "facility", "facility.pue", "trace", "preset", "installed",
+     "assumptions", "t_reload_s", "design.optical+gpu.policy", "design.optical+gpu.policy.chunk_tok", "design.optical+gpu.pools.0.server", "a.b", "x"]
+)  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(_NAMES, _VALUES), max_size=3))
+def test_no_change_whatever_escapes_the_check(changes):
+    try:
+        Scenario.default().replace(**dict(changes))
+    except ScenarioError as error:
+        assert "\n" not in str(error)  # noqa: PT017  # most changes are refused

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from firstlight.errors import ScenarioError, nearest
-from firstlight.scenario import check, rules
-from firstlight.scenario.rules import shown
+from firstlight.scenario import overrides, rules
+from firstlight.scenario.designs import checked_designs
+from firstlight.scenario.rules import Where, known_record, shown
 
 _EVERY_DESIGN = dict.fromkeys(rules.POLICY, "policy") | {"tp": "pools"}
 
@@ -35,23 +36,35 @@ def apply(document: Mapping[str, Any], changes: Mapping[str, object]) -> dict[st
         ScenarioError: A name is unknown.
     """
     done = copy.deepcopy(dict(document))
+    first = {name: value for name, value in changes.items() if _is_design(name)}
+    for name in ("design", "designs"):
+        if name in first:
+            # checked at once, for the changes below reach into them
+            done["design"] = checked_designs({"design": _plain(first[name])}, where=Where())
+    for name, value in first.items():
+        if "." in name:
+            _dotted(done, name, value)
+    if first:
+        done["design"] = checked_designs(done, where=Where())
     homes = _homes()
     for name, value in changes.items():
         if name in homes:
             _put(done, homes[name], value)
-        elif name in {"design", "designs"}:
-            done["design"] = _plain(value)
         elif name in _EVERY_DESIGN:
             _every(done, name, value)
-        elif "." in name:
+        elif "." in name and name not in first:
             _dotted(done, name, value)
-        else:
-            known = check.overridable(done["design"])
+        elif name not in first:
+            known = overrides.overridable(done["design"])
             if name not in known:
                 allowed = [*homes, *_EVERY_DESIGN, "designs", *known]
                 raise ScenarioError(f"unknown field {name!r}{nearest(name, allowed)}")
             _put(done, ("assumptions", name), value)
     return done
+
+
+def _is_design(name: str) -> bool:
+    return name.partition(".")[0] in {"design", "designs"}
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401  # whatever TOML can hold
@@ -77,6 +90,8 @@ def _put(document: dict[str, Any], home: tuple[str, ...], value: object) -> None
     table = document
     for section in sections:
         table = table.setdefault(section, {})
+        if not isinstance(table, dict):
+            raise ScenarioError(f"{section}: {shown(table)}; allowed: a table")
     if value is None:
         table.pop(field, None)
         return
@@ -90,7 +105,10 @@ def _every(document: dict[str, Any], field: str, value: object) -> None:
     for design in document["design"]:
         if field == "tp":
             for pool in design["pools"]:
-                optical = "engine" in check.server(pool["server"])
+                server = known_record(
+                    pool["server"], kind="server", path=("server",), where=Where()
+                )
+                optical = "engine" in server
                 pool["tp"] = "auto" if optical else value
         elif field != "disaggregate" or len(design["pools"]) > 1:
             design["policy"][field] = value

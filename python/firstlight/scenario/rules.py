@@ -7,9 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from firstlight import units
-from firstlight.errors import ScenarioError, UnitError, nearest
+from firstlight import catalog, units
+from firstlight.errors import CatalogError, ScenarioError, UnitError, nearest
 from firstlight.scenario.locate import Path, dotted, line_of
+
+Document = dict[str, object]
+"""What TOML gives: tables, lists, words and numbers."""
 
 WEIGHT_FORMATS = ("bf16", "fp16", "fp8", "nvfp4", "mxfp4", "int8", "int4")
 KV_FORMATS = ("bf16", "fp16", "fp8")
@@ -226,3 +229,23 @@ def table(given: object, *, path: Path, where: Where, allowed: Iterable[str]) ->
             hint = nearest(str(key), names) or f"; allowed: {', '.join(names)}"
             raise where.error((*path, str(key)), f"unknown key{hint}")
     return dict(given)
+
+
+def known_record(identifier: object, *, kind: str, path: Path, where: Where) -> catalog.Record:
+    """Return a catalog record; an unknown id is the scenario's error.
+
+    Args:
+        identifier: Its id as written.
+        kind: Its kind.
+        path: Key path, for the error.
+        where: File, for the error.
+
+    Raises:
+        ScenarioError: There is no such record; the message names the nearest.
+    """
+    if not isinstance(identifier, str):
+        raise where.error(path, f"{shown(identifier)}; allowed: a {kind} id")
+    try:
+        return catalog.get(identifier, kind=kind)
+    except CatalogError as error:
+        raise where.error(path, str(error)) from None
