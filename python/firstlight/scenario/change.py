@@ -36,31 +36,37 @@ def apply(document: Mapping[str, Any], changes: Mapping[str, object]) -> dict[st
         ScenarioError: A name is unknown.
     """
     done = copy.deepcopy(dict(document))
-    first = {name: value for name, value in changes.items() if _is_design(name)}
-    for name in ("design", "designs"):
-        if name in first:
-            # checked at once, for the changes below reach into them
-            done["design"] = checked_designs({"design": _plain(first[name])}, where=Where())
-    for name, value in first.items():
-        if "." in name:
-            _dotted(done, name, value)
-    if first:
-        done["design"] = checked_designs(done, where=Where())
+    reaching = {name: value for name, value in changes.items() if _is_design(name)}
+    if reaching:
+        _redesign(done, reaching)
     homes = _homes()
     for name, value in changes.items():
+        if name in reaching:
+            continue
         if name in homes:
             _put(done, homes[name], value)
         elif name in _EVERY_DESIGN:
             _every(done, name, value)
-        elif "." in name and name not in first:
+        elif "." in name:
             _dotted(done, name, value)
-        elif name not in first:
+        else:
             known = overrides.overridable(done["design"])
             if name not in known:
                 allowed = [*homes, *_EVERY_DESIGN, "designs", *known]
                 raise ScenarioError(f"unknown field {name!r}{nearest(name, allowed)}")
             _put(done, ("assumptions", name), value)
     return done
+
+
+def _redesign(document: dict[str, Any], changes: Mapping[str, object]) -> None:
+    """Change designs and check them, for the changes that follow reach into them."""
+    for name in ("design", "designs"):
+        if name in changes:
+            document["design"] = checked_designs({"design": _plain(changes[name])}, where=Where())
+    for name, value in changes.items():
+        if "." in name:
+            _dotted(document, name, value)
+    document["design"] = checked_designs(document, where=Where())
 
 
 def _is_design(name: str) -> bool:
