@@ -154,17 +154,20 @@ def test_two_passes_double_every_part_but_the_first_write():
     assert double.accumulator_j / single.accumulator_j == pytest.approx(15 / 7)
 
 
-def test_digital_subtraction_reads_every_rail():
+@pytest.mark.parametrize("kind", ["two_pass", "nonnegative"])
+def test_digital_subtraction_reads_both_detectors(kind):
+    names = {"two_pass": "two_pass_balanced", "nonnegative": "nonnegative"}
     balanced, digital = (
         layer_ledger(
             1,
             k=1024,
             n=1024,
-            spec=EngineSpec.preset("iris-nova-optimistic", signed_encoding=f"two_pass_{how}"),
+            spec=EngineSpec.preset("iris-nova-optimistic", signed_encoding=name),
         )
-        for how in ("balanced", "digital")
+        for name in (names[kind], f"{kind}_digital")
     )
     assert digital.adc_reads == 2 * balanced.adc_reads
+    assert digital.cycles == balanced.cycles
 
 
 def test_wider_weights_fetch_and_stream_every_slice():
