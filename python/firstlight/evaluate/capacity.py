@@ -219,6 +219,7 @@ def search(
     slo: Slo,
     guess_request_per_s: float,
     tolerance_frac: float,
+    first_step_frac: float = 0.25,
     cancelled: Callable[[], bool] | None = None,
 ) -> float:
     """Return the highest load that meets the service level [request/s]; 0 when none does.
@@ -231,6 +232,7 @@ def search(
         slo: The service level.
         guess_request_per_s: Where to start.
         tolerance_frac: Width of the last bracket over the load.
+        first_step_frac: How far from the guess the bracket is tried first.
         cancelled: Asked a few times a second.
     """
     most = traffic.most_request_per_s
@@ -243,7 +245,8 @@ def search(
         )
         return meets(run, slo=slo)
 
-    low, high = _bracket(holds, guess=min(max(guess_request_per_s, least), most), least=least, most=most)
+    start = min(max(guess_request_per_s, least), most)
+    low, high = _bracket(holds, guess=start, step=1.0 + first_step_frac, least=least, most=most)
     while low > 0.0 and high / low > 1.0 + tolerance_frac:
         middle = float(np.sqrt(low * high))
         if holds(middle):
@@ -254,10 +257,9 @@ def search(
 
 
 def _bracket(
-    holds: Callable[[float], bool], *, guess: float, least: float, most: float
+    holds: Callable[[float], bool], *, guess: float, step: float, least: float, most: float
 ) -> tuple[float, float]:
     """Return a load that holds (0 when none does) and one that does not (or the most there is)."""
-    step = 1.25
     if holds(guess):
         low = guess
         while low < most:

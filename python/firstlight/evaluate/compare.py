@@ -7,7 +7,7 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from firstlight.scenario import Design as DesignSpec
     from firstlight.scenario import Scenario
 
+K = TypeVar("K")
+V = TypeVar("V")
 SCHEMA = 1
 SILICON = (("h100-sxm-8x", "fp8"), ("b200-8x", "nvfp4"))
 """Ratios are given on these: server and format of the weights."""
@@ -156,7 +158,7 @@ class _Job:
     def _plans(self) -> dict[_Key, DesignPlan]:
         keys = [_Key(name) for name in self.specs]
         if self.optical is not None and self.rate is None:
-            keys += [_Key(self.optical, optical=end) for end in self._band() or ()]
+            keys += [self._end_key(end) for end in self._band() or ()]
         if self.rate is None and self._triple() is not None:
             keys += [
                 _Key(name, gpu=gpu, weights=weights)
@@ -169,8 +171,14 @@ class _Job:
             key: self.asked.plan(
                 self.specs[key.design], optical=key.optical, gpu=key.gpu, weights=key.weights
             )
-            for key in keys
+            for key in dict.fromkeys(keys)
         }
+
+    def _end_key(self, server: str) -> _Key:
+        """Return the key of one end of the band; the end the design names is the design itself."""
+        name = self.optical or ""
+        named = any(pool.server == server for pool in self.specs[name].pools)
+        return _Key(name) if named else _Key(name, optical=server)
 
     def _band(self) -> tuple[str, str] | None:
         if self.optical is None:
@@ -193,7 +201,7 @@ class _Job:
         }
         return used.pop() if len(used) == 1 else None
 
-    def _parallel[K, V](self, work: Callable[[K], V], items: list[K]) -> list[V]:
+    def _parallel(self, work: Callable[[K], V], items: list[K]) -> list[V]:
         """Do work on as many items at once as there are cores."""
         workers = min(len(os.sched_getaffinity(0)), len(items)) or 1
         with ThreadPoolExecutor(workers) as pool:
@@ -279,7 +287,7 @@ class _Job:
             return None
         low, high = (
             design.end(
-                solved[_Key(self.optical, optical=server)], server=server, budget=self.asked.budget
+                solved[self._end_key(server)], server=server, budget=self.asked.budget
             )
             for server in ends
         )

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from firstlight.evaluate.search import Budget, DesignPlan, Found
 
 FULL_TOLERANCE_FRAC = 0.01
+FULL_STEP_FRAC = 0.03
+"""How far the whole time may differ from the sample of it that was searched first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +82,7 @@ def solve(
             slo=slo,
             guess_request_per_s=found.rate_request_per_s,
             tolerance_frac=FULL_TOLERANCE_FRAC,
+            first_step_frac=FULL_STEP_FRAC,
             cancelled=cancelled,
         )
         if rate <= 0:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from firstlight.evaluate.search import Found
     from firstlight.scenario import Design as DesignSpec
 
-FIELDS = (("t_reload_s", "s", 1e-7, 1.67e-2, False), ("f_cycle_hz", "Hz", 1e6, 2e10, True))
+FIELDS = (("t_reload_s", "s", 1e-7, 1.67e-2, False), ("f_cycle_hz", "Hz", 1e7, 2e10, True))
 """Undisclosed engine inputs: name, unit, range of search (to a 60 Hz display), more is better."""
 
 
