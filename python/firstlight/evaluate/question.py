@@ -266,7 +266,7 @@ def _alone_bounds(plan: DesignPlan, light: Traffic) -> list[float]:
             )
             for tp in degrees
         ]
-        bounds.append(max(bound(option, traffic=light) for option in made))
+        bounds.append(max(bound(option, serving=plan.serving, traffic=light) for option in made))
     return bounds
 
 
