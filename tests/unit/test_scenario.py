@@ -9,7 +9,6 @@ import tomllib
 
 import msgspec
 import pytest
-from firstlight.scenario.defaults import DEFAULTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from firstlight import catalog
 from firstlight.catalog import Status
 from firstlight.errors import OutputError, ScenarioError
 from firstlight.scenario import Scenario, rules
+from firstlight.scenario.defaults import DEFAULTS
 
 DEFAULT = Scenario.default()
 
@@ -314,3 +314,10 @@ def test_what_cannot_be_written_is_said_and_nothing_is_left(tmp_path):
     with pytest.raises(OutputError, match="nothing was written"):
         DEFAULT.dump(tmp_path / "folder")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_presets_and_traces_are_those_the_workload_has():
+    from firstlight import workload
+
+    assert set(rules.PRESETS) == set(workload.PRESETS)
+    assert set(rules.TRACES) == set(workload.SHIPPED)
