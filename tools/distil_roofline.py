@@ -21,6 +21,7 @@ import numpy as np
 
 from firstlight.models.operator import distinct_experts
 from firstlight.roofline import ideal
+from firstlight.roofline.attention import FIT_FROM_TOK, FIT_TO_TOK, affine
 from firstlight.roofline.calibration import FILE
 from firstlight.roofline.surface import Surface, fill_holes
 
@@ -301,7 +302,7 @@ def attention(still: Distillery, data: Path) -> None:
                     name = (
                         f"{'fp8' if compute == 'fp8' else 'bf16'}-{'fp8' if bits == 8 else 'bf16'}"
                     )
-                    still.grid(
+                    surface = still.grid(
                         f"{kernel}/{device}/{name}",
                         coordinates=(batch, tokens, heads, kv_heads),
                         time_s=rows["latency_ms"] / 1e3,
@@ -310,6 +311,34 @@ def attention(still: Distillery, data: Path) -> None:
                         ),
                         meta=about,
                     )
+                    if kernel.startswith("decode"):
+                        affine_law(still, f"decode_law/{device}/{name}", surface, rows, about)
+
+
+def affine_law(
+    still: Distillery, key: str, surface: Surface, rows: Columns, about: dict[str, Any]
+) -> None:
+    """Score the affine law that the scheduler uses on rows within its range of contexts."""
+    batch, context, heads, kv_heads = surface.axes
+    used = (context >= FIT_FROM_TOK) & (context <= FIT_TO_TOK)
+    grid = np.meshgrid(batch, context[used], heads, kv_heads, indexing="ij")
+    time_s = ideal.decode_attention_s(*grid, **attention_reference(about))
+    time_s = np.moveaxis(time_s * np.exp(surface.residual[:, used]), 1, -1)
+    total = np.moveaxis(grid[0] * grid[1], 1, -1)
+    shape = time_s.shape[:-1]
+    floor, slope = (
+        law.reshape(shape)
+        for law in affine(total.reshape(-1, used.sum()), time_s.reshape(-1, used.sum()))
+    )
+    seen = held_out(rows.rows) & (rows["kv_len"] >= FIT_FROM_TOK) & (rows["kv_len"] <= FIT_TO_TOK)
+    some = rows.pick(seen)
+    columns = ("batch_size", "num_heads", "num_key_value_heads")
+    where = tuple(
+        np.searchsorted(axis, some[name])
+        for axis, name in zip((batch, heads, kv_heads), columns, strict=True)
+    )
+    predicted = floor[where] + slope[where] * some["batch_size"] * some["kv_len"]
+    still.score(key, predicted, some["latency_ms"] / 1e3, rows.rows)
 
 
 def attention_reference(about: dict[str, Any]) -> dict[str, float]:
@@ -436,32 +465,54 @@ def rtx_attention(still: Distillery, folder: Path, device: str, about: dict[str,
         mixed.append(mixing(q, kv, n, context, time_s))
     still.scatter(f"prefill_attention/{device}/bf16-bf16", shapes=shapes, parts=prefill, meta=about)
     still.scatter(f"decode_attention/{device}/bf16-bf16", shapes=shapes, parts=decode, meta=about)
-    larger, smaller, both = (np.concatenate([part[i] for part in mixed]) for i in range(3))
+    groups: dict[int, list[np.ndarray]] = {}
+    for (heads, kv_heads), part in zip(shapes, mixed, strict=True):
+        groups.setdefault(int(heads / kv_heads), []).append(part)
+    for group, found in groups.items():
+        mix_fit(still, device, group, np.concatenate(found, axis=1))
+
+
+SERVING = {"chunk": 128, "sequences": 4, "context": 256}
+"""Mixed steps that serving makes: smaller ones are all launch."""
+
+
+def mix_fit(still: Distillery, device: str, group: int, part: np.ndarray) -> None:
+    """Fit the share of the smaller attention part that a mixed step adds to the larger.
+
+    The share is exact for no shape: it is the one with the least mean relative error over the
+    steps that serving makes, by device and number of query heads a KV head.
+    """
+    larger, smaller, both = part
+    key = f"{device}/{group}"
+    shares = still.scalars.setdefault("mix", {})
     out = held_out(len(both))
-    # Least squares on the relative error: both = larger + share * smaller.
-    x, y = (smaller / both)[~out], ((both - larger) / both)[~out]
-    share = float((x * y).sum() / (x * x).sum())
-    still.scalars.setdefault("mix", {})[device] = round(share, 4)
-    still.score(
-        f"mixed_attention/{device}/bf16-bf16", (larger + share * smaller)[out], both[out], len(both)
-    )
+
+    def loss(share: float) -> float:
+        return float(np.abs((larger + share * smaller) / both - 1)[~out].mean())
+
+    shares[key] = round(float(min(np.arange(0.0, 6.0, 0.02), key=loss)), 2)
+    predicted = larger + shares[key] * smaller
+    still.score(f"mixed_attention/{device}/group-{group}", predicted[out], both[out], len(both))
 
 
 def mixing(
     q: np.ndarray, kv: np.ndarray, n: np.ndarray, context: np.ndarray, time_s: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (larger part, smaller part, measured) of the mixed rows whose parts were measured."""
+) -> np.ndarray:
+    """Return larger part, smaller part and whole of the mixed rows whose parts were measured."""
     alone = dict(zip(zip(q, kv, n, context, strict=True), time_s, strict=True))
     found = []
     for point, both in alone.items():
-        if not (point[0] and point[2]):
+        if (
+            point[0] < SERVING["chunk"]
+            or point[2] < SERVING["sequences"]
+            or point[3] < SERVING["context"]
+        ):
             continue
         first = alone.get((point[0], point[1], 0.0, 0.0))
         second = alone.get((0.0, 0.0, point[2], point[3]))
         if first and second:
             found.append((max(first, second), min(first, second), both))
-    columns = np.array(found)
-    return columns[:, 0], columns[:, 1], columns[:, 2]
+    return np.array(found).T
 
 
 def elementwise(still: Distillery, data: Path) -> None:
@@ -527,8 +578,9 @@ def append_layer(
 def power(still: Distillery, data: Path) -> None:
     """Fit board power of matrix products and attention on the devices where it was measured.
 
-    Loops shorter than `LOOP_S` read low, because NVML averages over a longer time than they run: only longer kernels
-    are fitted and scored.
+    NVML averages over a longer time than many of these loops run, so rows read low and hardly ever
+    high: the same shape shows 130 W and 620 W. The fit therefore follows the upper quartile, which
+    the longest loops and steady serving confirm, and kernels below `LOOP_S` are left out.
     """
     fits = still.scalars.setdefault("power", {})
     for short in ("h200", "b200"):
@@ -549,6 +601,7 @@ def power(still: Distillery, data: Path) -> None:
                     moved / time_s / memory,
                     rows["power_w"] / cap,
                     time_s,
+                    base=fits.get(f"gemm/{device}/bf16"),
                 )
         for kernel, file in (("prefill_attention", "context"), ("decode_attention", "generation")):
             table = read(data / "aic_power" / f"attn_{file}_power_{short}_vllm.csv")
@@ -573,7 +626,9 @@ def power(still: Distillery, data: Path) -> None:
                 )
 
 
-LOOP_S = 1e-4
+LOOP_S = 5e-5
+UPPER = 0.75
+BUSY = 0.1
 
 
 def power_fit(
@@ -583,9 +638,18 @@ def power_fit(
     memory: np.ndarray,
     share: np.ndarray,
     time_s: np.ndarray,
+    *,
+    base: list[float] | None = None,
 ) -> list[float]:
-    """Return (floor, memory, compute, exponent) with the least mean absolute log error."""
+    """Return (floor, memory, compute, exponent) of the upper quartile of the log power.
+
+    With `base`, floor and memory are taken from it and only kernels that use a tenth of the
+    arithmetic are fitted and scored: a quantised product streams weights at the power the 16-bit
+    one does, and the small ones of these loops spend their time in launches.
+    """
     out, long = held_out(len(share)), time_s >= LOOP_S
+    if base is not None:
+        long &= compute >= BUSY
     train, test = long & ~out, long & out
 
     def predicted(p: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -593,10 +657,13 @@ def power_fit(
         return np.minimum(1.0, use + p[2] * np.clip(compute[mask], 0, 1) ** p[3])
 
     def loss(p: np.ndarray) -> float:
-        return float(np.abs(np.log(predicted(p, train) / share[train])).mean())
+        short = np.log(share[train] / predicted(p, train))
+        return float(np.maximum(UPPER * short, (UPPER - 1) * short).mean())
 
-    best = np.array([0.4, 0.4 if memory.any() else 0.0, 0.5 if compute.any() else 0.0, 0.5])
-    free = np.array([True, bool(memory.any()), bool(compute.any()), bool(compute.any())])
+    first = base or [0.4, 0.4, 0.5, 0.5]
+    has = [True, bool(memory.any()), bool(compute.any()), bool(compute.any())]
+    best = np.array([v if there else 0.0 for v, there in zip(first, has, strict=True)])
+    free = np.array(has) & np.array([base is None, base is None, True, True])
     low, high = np.array([0.2, 0.0, 0.0, 0.25]), np.array([0.7, 1.0, 2.0, 1.5])
     step = 0.1
     while step > 1e-3:  # coordinate search: four numbers, a loss without derivative
