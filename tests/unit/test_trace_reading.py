@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+import zstandard
 
 from firstlight.errors import OutputError, TraceError
 from firstlight.workload import Trace, load, read_trace, write_trace
@@ -98,10 +99,26 @@ def test_packed_suffixes_are_unpacked(tmp_path):
     assert len(read_trace(write(tmp_path, gzip.compress(text), name="t.csv.gz"))) == 3
 
 
-def test_zstd_reads_or_says_what_to_install(tmp_path, monkeypatch):
+def test_zstd_reads_all_frames(tmp_path):
+    text = azure(*(f"{t},10,20" for t in STAMPS)).encode()
+    compressor = zstandard.ZstdCompressor()
+    frames = compressor.compress(text[:50]) + compressor.compress(text[50:])
+    assert len(read_trace(write(tmp_path, frames, name="t.csv.zst"))) == 3
+
+
+def test_a_zstd_file_cut_anywhere_is_refused(tmp_path):
+    rows = [f"{i},{1 + i * 7919 % 5000},{1 + i * 104729 % 900}" for i in range(60_000)]
+    frame = zstandard.ZstdCompressor().compress("\n".join([OWN, *rows, ""]).encode())
+    assert len(read_trace(write(tmp_path, frame, name="whole.csv.zst"))) == 60_000
+    for cut in (0, 3, len(frame) // 2, len(frame) - 500, len(frame) - 1):
+        with pytest.raises(TraceError, match="is not a whole zstd file"):
+            read_trace(write(tmp_path, frame[:cut], name="cut.csv.zst"))
+
+
+def test_zstd_without_its_package_says_what_to_install(tmp_path, monkeypatch):
     file = write(tmp_path, b"x", name="t.csv.zst")
     monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(TraceError, match="pip install zstandard"):
+    with pytest.raises(TraceError, match=r"pip install 'firstlight\[zstd\]'"):
         read_trace(file)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from firstlight.errors import ModelError, ScenarioError
 from firstlight.optics.spec import checked_count
+from firstlight.optics.tiles import hit_chance
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -163,7 +164,7 @@ def _mixture_s(
     """
     work, longest = np.zeros_like(tokens), np.zeros_like(tokens)
     for share in layer.visit_share():
-        hit = 1.0 - (1.0 - share) ** tokens
+        hit = hit_chance(share, tokens=tokens)
         visits = np.divide(tokens * share, hit, out=np.zeros_like(tokens), where=hit > 0)
         stream_s = visits * spec.encoding.passes / spec.f_cycle_hz
         tile_s = _tile_s(stream_s, load_s=load_s, spec=spec)

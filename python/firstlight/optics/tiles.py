@@ -83,8 +83,19 @@ class LinearLayer:
 
         hit = np.zeros_like(tokens)
         for share in self.visit_share():
-            hit += 1.0 - (1.0 - share) ** tokens
+            hit += hit_chance(share, tokens=tokens)
         return hit
+
+
+def hit_chance(share: float, *, tokens: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the chance that a batch touches a copy that each token visits with chance `share`."""
+    import numpy as np
+
+    if share >= 1.0:
+        return np.where(tokens > 0, 1.0, 0.0)
+    # 1 − (1 − share)^tokens, exact for small shares and faster than a power.
+    chance: NDArray[np.float64] = -np.expm1(tokens * np.log1p(-share))
+    return chance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,14 +126,21 @@ def _unpacked_zstd(raw: bytes, *, where: str) -> bytes:
         import zstandard  # type: ignore[import-not-found, unused-ignore]
     except ImportError as error:
         raise TraceError(
-            f"{where}: reading .zst needs the package zstandard (pip install zstandard)"
+            f"{where}: reading .zst needs the package zstandard (pip install 'firstlight[zstd]')"
         ) from error
-    try:
-        with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(raw)) as reader:
-            out: bytes = reader.read()
-    except zstandard.ZstdError as error:
-        raise TraceError(f"{where}: is not a whole zstd file: {error}") from error
-    return out
+    parts: list[bytes] = []
+    rest = raw
+    while rest or not parts:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        try:
+            parts.append(frame.decompress(rest))
+        except zstandard.ZstdError as error:
+            raise TraceError(f"{where}: is not a whole zstd file: {error}") from error
+        # A file cut between two blocks decompresses without complaint and would lose its last rows.
+        if not frame.eof:
+            raise TraceError(f"{where}: is not a whole zstd file: it ends inside a frame")
+        rest = frame.unused_data
+    return b"".join(parts)
 
 
 def _text(raw: bytes, *, where: str) -> str:
