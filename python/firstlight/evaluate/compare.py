@@ -13,7 +13,16 @@ import msgspec
 
 from firstlight import _core
 from firstlight.evaluate import binding, design, question, servers
-from firstlight.evaluate.answer import Band, BreakEven, Comparison, Design, EqualLoad, Ratio, Scope
+from firstlight.evaluate.answer import (
+    Band,
+    Binding,
+    BreakEven,
+    Comparison,
+    Design,
+    EqualLoad,
+    Ratio,
+    Scope,
+)
 from firstlight.evaluate.payoff import break_evens
 from firstlight.evaluate.provenance import provenance, status
 from firstlight.evaluate.sentence import answer
@@ -126,7 +135,7 @@ class _Job:
                 strict=True,
             )
         )
-        records = self._records(solved, full, coarse)
+        records = self._records(solved, coarse)
         mine = {name: solved[_Key(name)] for name in self.specs}
         ratios = tuple(self._ratio(solved, *silicon) for silicon in SILICON)
         equal = self._equal_load(mine, full)
@@ -139,7 +148,7 @@ class _Job:
             scenario=scenario.name,
             scenario_hash=scenario.hash(),
             seed=scenario.seed,
-            answer=answer(records, ratios, turning, optical=self.optical, slo=self.asked.slo),
+            answer=answer(records, ratios, turning, optical=self.optical),
             status=status(facts),
             workload=self._workload(full),
             designs=tuple(records.values()),
@@ -233,17 +242,16 @@ class _Job:
 
     # --- what follows from it --------------------------------------------------------------------
 
-    def _records(
-        self, solved: dict[_Key, Solved], full: Traffic, coarse: Traffic
-    ) -> dict[str, Design]:
+    def _records(self, solved: dict[_Key, Solved], coarse: Traffic) -> dict[str, Design]:
         plain = {
-            name: design.record(solved[_Key(name)], budget=self.asked.budget)
-            for name in self.specs
+            name: design.record(solved[_Key(name)], budget=self.asked.budget) for name in self.specs
         }
         bindings = dict(
             zip(
                 self.specs,
-                self._parallel(lambda name: self._binding(solved[_Key(name)], coarse), list(self.specs)),
+                self._parallel(
+                    lambda name: self._binding(solved[_Key(name)], coarse), list(self.specs)
+                ),
                 strict=True,
             )
         )
@@ -267,7 +275,7 @@ class _Job:
             )
         return finished
 
-    def _binding(self, solved: Solved, coarse: Traffic) -> binding.Binding | None:
+    def _binding(self, solved: Solved, coarse: Traffic) -> Binding | None:
         found = solved.found
         result = None
         if found is not None and self.rate is None:
@@ -286,9 +294,7 @@ class _Job:
         if ends is None or self.optical is None or self.rate is not None:
             return None
         low, high = (
-            design.end(
-                solved[self._end_key(server)], server=server, budget=self.asked.budget
-            )
+            design.end(solved[self._end_key(server)], server=server, budget=self.asked.budget)
             for server in ends
         )
         return Band(conservative=low, optimistic=high)
@@ -393,8 +399,7 @@ class _Job:
             return {
                 "servers": float(cells * one.found.cell.servers),
                 "gpus": float(cells * design.gpus(one.found.cell)),
-                "power_provisioned_w": cells
-                * self.asked.site.provisioned_w(one.found.cell.peak_w),
+                "power_provisioned_w": cells * self.asked.site.provisioned_w(one.found.cell.peak_w),
                 "attainment_frac": record.attainment_frac,
                 "energy_j_per_request": record.energy_j_per_request or 0.0,
                 "cost_usd_per_request": record.cost_usd_per_request or 0.0,
@@ -412,7 +417,6 @@ class _Job:
             return ()
         return break_evens(
             self.asked,
-            spec=self.specs[triple[2]],
             mine=mine,
             records=records,
             names=triple,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from firstlight.evaluate.capacity import Run, Slo, Traffic
     from firstlight.evaluate.cell import Cell
-    from firstlight.evaluate.measure import Measured, Site
+    from firstlight.evaluate.measure import Measured
     from firstlight.evaluate.search import Budget, DesignPlan, Found
 
 FULL_TOLERANCE_FRAC = 0.01

@@ -178,9 +178,7 @@ def best_cell(
         _screen(pool, plan.serving, traffic=traffic, slo=slo, cancelled=cancelled)
         for pool in plan.pools
     ]
-    candidates = sorted(
-        _candidates(plan, screened, budget), key=lambda candidate: -candidate[0]
-    )
+    candidates = sorted(_candidates(plan, screened, budget), key=lambda candidate: -candidate[0])
     if not candidates:
         raise ScenarioError(
             f"{plan.name}: no cell of {' + '.join(pool.server.id for pool in plan.pools)} fits "
@@ -205,7 +203,7 @@ def best_cell(
         )
         rate = held.rate_request_per_s if held else 0.0
         if rate > 0 and (best is None or rate * cells > best.rate_request_per_s * best.cells):
-            alone = {option.group.role: option.rate for option in screened}
+            alone: dict[str, float] = {option.group.role: option.rate for option in screened}
             best = Found(cell=cell, cells=cells, rate_request_per_s=rate, alone=alone)
     if best is None:
         raise InfeasibleError(
@@ -225,9 +223,7 @@ def _candidates(
         )
         cells = budget.cells(servers)
         if cells:
-            rate = min(
-                option.rate * count for option, count in zip(screened, counts, strict=True)
-            )
+            rate = min(option.rate * count for option, count in zip(screened, counts, strict=True))
             yield cells * rate, counts
 
 
@@ -349,7 +345,7 @@ def alone(
     """
     by_itself = replace(made, role="mixed", count=1)
     fleet = Cell(groups=(by_itself,), serving=serving).fleet
-    phase = {"mixed": None, "prefill": "prefill", "decode": "decode"}[made.role]
+    phase = None if made.role == "mixed" else made.role
     if phase == "prefill":
         slo = replace(slo, tpot_s=1e6)
     if phase == "decode":
