@@ -200,9 +200,7 @@ def group(
     )
 
 
-def _optical(
-    server: Server, *, role: Role, chunk_tok: int, serving: Serving, count: int
-) -> Group:
+def _optical(server: Server, *, role: Role, chunk_tok: int, serving: Serving, count: int) -> Group:
     spec = server.engine
     if spec is None or role != "prefill":
         raise ModelError(f"{server.id} can only prefill; it was given the role {role!r}")

@@ -7,13 +7,22 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from firstlight import _core
 from firstlight.evaluate import binding, design, question, servers
-from firstlight.evaluate.answer import Band, BreakEven, Comparison, Design, EqualLoad, Ratio, Scope
+from firstlight.evaluate.answer import (
+    Band,
+    Binding,
+    BreakEven,
+    Comparison,
+    Design,
+    EqualLoad,
+    Ratio,
+    Scope,
+)
 from firstlight.evaluate.payoff import break_evens
 from firstlight.evaluate.provenance import provenance, status
 from firstlight.evaluate.sentence import answer
@@ -28,6 +37,8 @@ if TYPE_CHECKING:
     from firstlight.scenario import Design as DesignSpec
     from firstlight.scenario import Scenario
 
+K = TypeVar("K")
+V = TypeVar("V")
 SCHEMA = 1
 SILICON = (("h100-sxm-8x", "fp8"), ("b200-8x", "nvfp4"))
 """Ratios are given on these: server and format of the weights."""
@@ -124,7 +135,7 @@ class _Job:
                 strict=True,
             )
         )
-        records = self._records(solved, full, coarse)
+        records = self._records(solved, coarse)
         mine = {name: solved[_Key(name)] for name in self.specs}
         ratios = tuple(self._ratio(solved, *silicon) for silicon in SILICON)
         equal = self._equal_load(mine, full)
@@ -137,7 +148,7 @@ class _Job:
             scenario=scenario.name,
             scenario_hash=scenario.hash(),
             seed=scenario.seed,
-            answer=answer(records, ratios, turning, optical=self.optical, slo=self.asked.slo),
+            answer=answer(records, ratios, turning, optical=self.optical),
             status=status(facts),
             workload=self._workload(full),
             designs=tuple(records.values()),
@@ -156,7 +167,7 @@ class _Job:
     def _plans(self) -> dict[_Key, DesignPlan]:
         keys = [_Key(name) for name in self.specs]
         if self.optical is not None and self.rate is None:
-            keys += [_Key(self.optical, optical=end) for end in self._band() or ()]
+            keys += [self._end_key(end) for end in self._band() or ()]
         if self.rate is None and self._triple() is not None:
             keys += [
                 _Key(name, gpu=gpu, weights=weights)
@@ -169,8 +180,14 @@ class _Job:
             key: self.asked.plan(
                 self.specs[key.design], optical=key.optical, gpu=key.gpu, weights=key.weights
             )
-            for key in keys
+            for key in dict.fromkeys(keys)
         }
+
+    def _end_key(self, server: str) -> _Key:
+        """Return the key of one end of the band; the end the design names is the design itself."""
+        name = self.optical or ""
+        named = any(pool.server == server for pool in self.specs[name].pools)
+        return _Key(name) if named else _Key(name, optical=server)
 
     def _band(self) -> tuple[str, str] | None:
         if self.optical is None:
@@ -193,7 +210,7 @@ class _Job:
         }
         return used.pop() if len(used) == 1 else None
 
-    def _parallel[K, V](self, work: Callable[[K], V], items: list[K]) -> list[V]:
+    def _parallel(self, work: Callable[[K], V], items: list[K]) -> list[V]:
         """Do work on as many items at once as there are cores."""
         workers = min(len(os.sched_getaffinity(0)), len(items)) or 1
         with ThreadPoolExecutor(workers) as pool:
@@ -225,17 +242,16 @@ class _Job:
 
     # --- what follows from it --------------------------------------------------------------------
 
-    def _records(
-        self, solved: dict[_Key, Solved], full: Traffic, coarse: Traffic
-    ) -> dict[str, Design]:
+    def _records(self, solved: dict[_Key, Solved], coarse: Traffic) -> dict[str, Design]:
         plain = {
-            name: design.record(solved[_Key(name)], budget=self.asked.budget)
-            for name in self.specs
+            name: design.record(solved[_Key(name)], budget=self.asked.budget) for name in self.specs
         }
         bindings = dict(
             zip(
                 self.specs,
-                self._parallel(lambda name: self._binding(solved[_Key(name)], coarse), list(self.specs)),
+                self._parallel(
+                    lambda name: self._binding(solved[_Key(name)], coarse), list(self.specs)
+                ),
                 strict=True,
             )
         )
@@ -259,7 +275,7 @@ class _Job:
             )
         return finished
 
-    def _binding(self, solved: Solved, coarse: Traffic) -> binding.Binding | None:
+    def _binding(self, solved: Solved, coarse: Traffic) -> Binding | None:
         found = solved.found
         result = None
         if found is not None and self.rate is None:
@@ -278,9 +294,7 @@ class _Job:
         if ends is None or self.optical is None or self.rate is not None:
             return None
         low, high = (
-            design.end(
-                solved[_Key(self.optical, optical=server)], server=server, budget=self.asked.budget
-            )
+            design.end(solved[self._end_key(server)], server=server, budget=self.asked.budget)
             for server in ends
         )
         return Band(conservative=low, optimistic=high)
@@ -385,8 +399,7 @@ class _Job:
             return {
                 "servers": float(cells * one.found.cell.servers),
                 "gpus": float(cells * design.gpus(one.found.cell)),
-                "power_provisioned_w": cells
-                * self.asked.site.provisioned_w(one.found.cell.peak_w),
+                "power_provisioned_w": cells * self.asked.site.provisioned_w(one.found.cell.peak_w),
                 "attainment_frac": record.attainment_frac,
                 "energy_j_per_request": record.energy_j_per_request or 0.0,
                 "cost_usd_per_request": record.cost_usd_per_request or 0.0,
@@ -404,7 +417,6 @@ class _Job:
             return ()
         return break_evens(
             self.asked,
-            spec=self.specs[triple[2]],
             mine=mine,
             records=records,
             names=triple,

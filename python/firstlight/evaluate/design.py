@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
     from firstlight.evaluate.capacity import Run, Slo, Traffic
     from firstlight.evaluate.cell import Cell
-    from firstlight.evaluate.measure import Measured, Site
+    from firstlight.evaluate.measure import Measured
     from firstlight.evaluate.search import Budget, DesignPlan, Found
 
 FULL_TOLERANCE_FRAC = 0.01
+FULL_STEP_FRAC = 0.02
+"""How far the whole time may differ from the sample of it that was searched first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,21 +75,25 @@ def solve(
         found = search.best_cell(plan, traffic=coarse, slo=slo, budget=budget, cancelled=cancelled)
     except (InfeasibleError, ModelError) as error:
         return Solved(plan=plan, found=None, run=None, measured=None, reason=str(error))
-    if rate_request_per_s is None:
-        rate = capacity.search(
-            found.cell.fleet,
-            full,
-            slo=slo,
-            guess_request_per_s=found.rate_request_per_s,
-            tolerance_frac=FULL_TOLERANCE_FRAC,
-            cancelled=cancelled,
-        )
-        if rate <= 0:
-            why = "a sample of the traffic meets the service level, the whole of it never"
-            return Solved(plan=plan, found=None, run=None, measured=None, reason=why)
-    else:
+    if rate_request_per_s is not None:
         rate = min(rate_request_per_s / found.cells, full.most_request_per_s)
-    return at(plan, found, full=full, slo=slo, cell_rate=rate, budget=budget, cancelled=cancelled)
+        return at(
+            plan, found, full=full, slo=slo, cell_rate=rate, budget=budget, cancelled=cancelled
+        )
+    run = capacity.search(
+        found.cell.fleet,
+        full,
+        slo=slo,
+        guess_request_per_s=found.rate_request_per_s,
+        tolerance_frac=FULL_TOLERANCE_FRAC,
+        first_step_frac=FULL_STEP_FRAC,
+        cancelled=cancelled,
+    )
+    if run is None:
+        why = "a sample of the traffic meets the service level, the whole of it never"
+        return Solved(plan=plan, found=None, run=None, measured=None, reason=why)
+    measured = measure(run, found.cell, site=budget.site)
+    return Solved(plan=plan, found=found, run=run, measured=measured, reason=None)
 
 
 def at(

@@ -187,7 +187,7 @@ def number(scenario: Scenario, name: str) -> float:
         ScenarioError: It is a word.
     """
     value = scenario.assumption(name).value
-    if isinstance(value, str | bool):
+    if isinstance(value, str | bool | tuple):
         raise ScenarioError(f"assumptions.{name}: {value!r} is not a number")
     return float(value)
 
@@ -266,7 +266,7 @@ def _alone_bounds(plan: DesignPlan, light: Traffic) -> list[float]:
             )
             for tp in degrees
         ]
-        bounds.append(max(bound(option, traffic=light) for option in made))
+        bounds.append(max(bound(option, serving=plan.serving, traffic=light) for option in made))
     return bounds
 
 
@@ -278,7 +278,7 @@ def _most_rate(plan: DesignPlan, light: Traffic, budget: Budget) -> float:
     # A cell carries what the scarcer pool does; the best split of its servers bounds that.
     servers_in_cell = budget.max_cell_servers
     return max(
-        max(min(n * bounds[0], (servers_in_cell - n) * bounds[1]) for n in range(1, servers_in_cell)),
+        *(min(n * bounds[0], (servers_in_cell - n) * bounds[1]) for n in range(1, servers_in_cell)),
         *bounds,
     )
 
