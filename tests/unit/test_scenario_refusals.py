@@ -145,6 +145,19 @@ def test_a_file_that_is_no_scenario_is_refused(tmp_path, content, says):
     assert says in refusal(tmp_path, content)
 
 
+def test_the_line_is_found_in_every_way_a_list_can_be_written(tmp_path):
+    dumped = Scenario.default().to_toml()
+    lines = dumped.splitlines()
+    last = max(at for at, line in enumerate(lines) if line == 'server = "h100-sxm-8x"')
+    lines[last] = 'server = "h100"'
+    message = refusal(tmp_path, "\n".join(lines))
+    assert message.startswith(f":{last + 1}: design[2].pools[1].server: unknown server 'h100'")
+    inline = "slo = { ttft_s = 2, quantile = 3 }\n"
+    assert refusal(tmp_path, "\n" + inline).startswith(":2: slo.quantile: 3;")
+    dotted = "name = 'x'\nfacility.power_w = 0\n"
+    assert refusal(tmp_path, dotted).startswith(":2: facility.power_w: 0;")
+
+
 def test_a_file_that_cannot_be_read_is_refused(tmp_path):
     with pytest.raises(ScenarioError, match="No such file"):
         Scenario.load(tmp_path / "none.toml")

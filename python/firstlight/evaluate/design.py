@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from firstlight.evaluate.measure import Measured
     from firstlight.evaluate.search import Budget, DesignPlan, Found
 
-FULL_TOLERANCE_FRAC = 0.01
+FULL_TOLERANCE_FRAC = 0.02
 FULL_STEP_FRAC = 0.02
 """How far the whole time may differ from the sample of it that was searched first."""
 

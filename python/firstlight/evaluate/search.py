@@ -15,7 +15,7 @@ import numpy as np
 
 from firstlight.errors import InfeasibleError, ScenarioError
 from firstlight.evaluate import capacity
-from firstlight.evaluate.cell import Cell, Group, Role, Serving, fitting_tp, group
+from firstlight.evaluate.cell import Cell, Group, Role, Serving, fitting_tp, group, room_tok
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -279,7 +279,7 @@ def _screen(
 ) -> _Screened:
     """Find the best tensor parallelism and chunk of a pool alone."""
     best: _Screened | None = None
-    for option in _options(pool, serving):
+    for option in _options(pool, serving, longest_tok=_longest_tok(pool, traffic)):
         made = group(
             pool.server, role=pool.role, tp=option[0], chunk_tok=option[1], serving=serving
         )
@@ -304,7 +304,14 @@ def _screen(
     return best
 
 
-def _options(pool: PoolPlan, serving: Serving) -> list[tuple[int, int]]:
+def _longest_tok(pool: PoolPlan, traffic: Traffic) -> int:
+    """Return the most tokens one request keeps on a replica of this pool."""
+    every = traffic.requests
+    kept = every.isl_tok if pool.role == "prefill" else every.isl_tok + every.osl_tok
+    return int(kept.max(initial=1))
+
+
+def _options(pool: PoolPlan, serving: Serving, *, longest_tok: int = 0) -> list[tuple[int, int]]:
     """Return (tensor parallelism, chunk) to try."""
     if pool.server.engine is not None:
         return [(1, pool.chunk_tok or 0)]
@@ -314,6 +321,11 @@ def _options(pool: PoolPlan, serving: Serving) -> list[tuple[int, int]]:
             # The message of the group itself says what is missing.
             group(pool.server, role=pool.role, tp=pool.tp, chunk_tok=2048, serving=serving)
         degrees = (pool.tp,)
+    # A replica that could never hold the longest request would refuse it.
+    roomy = [
+        tp for tp in degrees if room_tok(pool.server, tp=tp, serving=serving) >= longest_tok
+    ]
+    degrees = tuple(roomy) or degrees[-1:]
     chunks = {
         "mixed": CHUNKS_MIXED_TOK[:1],
         "prefill": CHUNKS_PREFILL_TOK,
