@@ -71,6 +71,7 @@ def compare(
     scenario: Scenario,
     *,
     rate_request_per_s: float | None = None,
+    whole_fleet: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Comparison:
@@ -79,6 +80,7 @@ def compare(
     Args:
         scenario: The question.
         rate_request_per_s: Load of the fleet [request/s]; None finds each design's capacity.
+        whole_fleet: Simulate all cells of a fleet together instead of one of them.
         progress: Told how far it is.
         cancelled: Asked a few times a second; true ends it with `KeyboardInterrupt`.
 
@@ -89,6 +91,7 @@ def compare(
     return _Job(
         asked=question.resolve(scenario),
         rate=rate_request_per_s,
+        whole_fleet=whole_fleet,
         progress=progress or Progress(),
         cancelled=cancelled,
     ).run()
@@ -102,11 +105,13 @@ class _Job:
         *,
         asked: Question,
         rate: float | None,
+        whole_fleet: bool,
         progress: Callable[[int, int, str], None],
         cancelled: Callable[[], bool] | None,
     ) -> None:
         self.asked = asked
         self.rate = rate
+        self.whole_fleet = whole_fleet
         self.progress = progress
         self.stop = threading.Event()
         self.asked_to_stop = cancelled or (lambda: False)
@@ -123,7 +128,7 @@ class _Job:
 
     def run(self) -> Comparison:
         plans = self._plans()
-        full = self.asked.traffic(list(plans.values()))
+        full = self.asked.traffic(list(plans.values()), whole_fleet=self.whole_fleet)
         coarse = full.folded(period_s=question.FOLD_PERIOD_S, keep_s=question.FOLD_KEEP_S)
         self.total = len(plans) + 2 * len(self.specs)
         # Heavy pieces first, so that two threads end together.
@@ -235,6 +240,7 @@ class _Job:
             slo=self.asked.slo,
             budget=self.asked.budget,
             rate_request_per_s=self.rate,
+            whole_fleet=self.whole_fleet,
             cancelled=self.cancelled,
         )
         self._tick(" ".join(filter(None, (key.design, key.optical, key.gpu))))

@@ -23,6 +23,8 @@ LINK = "ib-ndr"
 FOLD_PERIOD_S = 480.0
 FOLD_KEEP_S = 60.0
 MOST_COPIES = 1024
+MOST_REQUESTS = 12_000_000
+"""Most requests held at once: about 600 MB."""
 ENGINE_FIELDS = frozenset(field.name for field in fields(EngineSpec))
 
 
@@ -142,11 +144,15 @@ class Question:
                 return pool.server
         raise ScenarioError(f"design {design.name!r} has no GPU server to decode on")
 
-    def traffic(self, plans: list[DesignPlan]) -> Traffic:
-        """Return traffic heavy enough for every plan's largest cell.
+    def traffic(self, plans: list[DesignPlan], *, whole_fleet: bool = False) -> Traffic:
+        """Return traffic heavy enough for every plan's largest cell, or for its whole fleet.
 
         Args:
             plans: The designs that will be searched.
+            whole_fleet: Whether all cells are simulated together.
+
+        Raises:
+            ScenarioError: The whole fleet would need more requests than are held at once.
         """
         scenario, work = self.scenario, self.scenario.workload
         trace = load_trace(scenario)
@@ -167,8 +173,15 @@ class Question:
         most = max(_most_rate(plan, light, self.budget) for plan in plans)
         fleet = max(_fleet_rate(plan, light, self.budget) for plan in plans)
         base = scaled.trace.request_per_s
-        copies = min(max(math.ceil(fleet / base), math.ceil(most / base), 1), MOST_COPIES)
-        most = min(most, copies * base)
+        # A power of two, so that neighbouring scenarios draw the same requests.
+        needed = max(fleet / base, most / base, 1.0)
+        copies = min(2 ** math.ceil(math.log2(needed)), MOST_COPIES)
+        most = min(fleet if whole_fleet else most, copies * base)
+        if most * scaled.trace.duration_s > MOST_REQUESTS:
+            raise ScenarioError(
+                f"{most * scaled.trace.duration_s:,.0f} requests would be simulated; at most "
+                f"{MOST_REQUESTS:,}: lower power_w, or simulate one cell"
+            )
         superposed = workload.superpose(
             scaled.trace,
             copies=copies,
