@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from firstlight import _core
+from firstlight.errors import ScenarioError
 from firstlight.evaluate import binding, design, question, servers
 from firstlight.evaluate.answer import (
     Band,
@@ -23,6 +24,7 @@ from firstlight.evaluate.answer import (
     Ratio,
     Scope,
 )
+from firstlight.evaluate.design import Solved
 from firstlight.evaluate.payoff import break_evens
 from firstlight.evaluate.provenance import provenance, status
 from firstlight.evaluate.sentence import answer
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from firstlight.evaluate.capacity import Traffic
-    from firstlight.evaluate.design import Solved
     from firstlight.evaluate.question import Question
     from firstlight.evaluate.search import DesignPlan
     from firstlight.scenario import Design as DesignSpec
@@ -128,7 +129,11 @@ class _Job:
 
     def run(self) -> Comparison:
         plans = self._plans()
-        full = self.asked.traffic(list(plans.values()), whole_fleet=self.whole_fleet)
+        full = self.asked.traffic(
+            [plan for key, plan in plans.items() if key.gpu is None],
+            beside=[plan for key, plan in plans.items() if key.gpu is not None],
+            whole_fleet=self.whole_fleet,
+        )
         coarse = full.folded(period_s=question.FOLD_PERIOD_S, keep_s=question.FOLD_KEEP_S)
         self.total = len(plans) + 2 * len(self.specs)
         # Heavy pieces first, so that two threads end together.
@@ -233,16 +238,22 @@ class _Job:
         self.progress(min(self.done, self.total), self.total, what)
 
     def _solve(self, key: _Key, plan: DesignPlan, full: Traffic, coarse: Traffic) -> Solved:
-        solved = design.solve(
-            plan,
-            full=full,
-            coarse=coarse,
-            slo=self.asked.slo,
-            budget=self.asked.budget,
-            rate_request_per_s=self.rate,
-            whole_fleet=self.whole_fleet,
-            cancelled=self.cancelled,
-        )
+        try:
+            solved = design.solve(
+                plan,
+                full=full,
+                coarse=coarse,
+                slo=self.asked.slo,
+                budget=self.asked.budget,
+                rate_request_per_s=self.rate,
+                whole_fleet=self.whole_fleet,
+                cancelled=self.cancelled,
+            )
+        except ScenarioError as error:
+            # Silicon that the user did not ask for may be too large for the budget.
+            if key.gpu is None:
+                raise
+            solved = Solved(plan=plan, found=None, run=None, measured=None, reason=str(error))
         self._tick(" ".join(filter(None, (key.design, key.optical, key.gpu))))
         return solved
 
