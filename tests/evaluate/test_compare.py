@@ -126,7 +126,9 @@ def test_every_number_has_a_source_and_a_status(answer):
     assert "designs.optical+gpu.goodput_request_per_s" in paths
     allowed = {"measured", "paper", "datasheet", "estimate", "vendor", "assumed"}
     for fact in answer.provenance:
-        assert fact.status in allowed and fact.source and fact.date, fact.path
+        assert fact.status in allowed, fact.path
+        assert fact.source, fact.path
+        assert fact.date, fact.path
     assert answer.status == "assumed"
 
 
