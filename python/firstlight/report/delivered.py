@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from firstlight.report.layout import Block
     from firstlight.report.status import Letters
 
+Given = float | str | bool | None
+"""An input: a number, a word, a truth value, or nothing known."""
 GAP = "?"
 NONE = "–"
 _PART_NAMES = {
@@ -44,8 +46,8 @@ def number(value: float | str | None, *, digits: int = 3) -> str:
     return units.format_si(value, "1", digits)
 
 
-def quantity(value: float | str | None, unit: str) -> str:
-    """Return an input as people read it; a truth value, being a number to Python, is a word."""
+def quantity(value: Given, unit: str) -> str:
+    """Return an input as people read it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None or isinstance(value, str):

@@ -106,7 +106,9 @@ def wrap(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]
         first, rest, room = "", "", max(width, 1)
     lines, line, empty = [], first, True
     for word in clean(text).split(" "):
-        for piece in _chopped(word, room):
+        # the first line may have more room than the rest
+        fits = empty and cells(line) + cells(word) <= width
+        for piece in [word] if fits else _chopped(word, room):
             if not empty and cells(line) + 1 + cells(piece) > width:
                 lines.append(line)
                 line, empty = rest, True
