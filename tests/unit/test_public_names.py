@@ -10,7 +10,17 @@ import pytest
 
 import firstlight
 
-HEAVY = ("numpy", "rich", "textual", "msgspec", "torch", "transformers", "ray", "matplotlib", "pyarrow")
+HEAVY = (
+    "numpy",
+    "rich",
+    "textual",
+    "msgspec",
+    "torch",
+    "transformers",
+    "ray",
+    "matplotlib",
+    "pyarrow",
+)
 LIGHT = ("textual", "rich", "torch", "transformers", "ray", "matplotlib", "pyarrow")
 
 

@@ -19,7 +19,28 @@ if TYPE_CHECKING:
     from firstlight.report.layout import Style
 
 
-@click.command("compare")
+_HELP = """\
+Compare designs at equal power: what each delivers within the service level.
+
+SCENARIO is a TOML file. Without it the shipped scenario is answered: one megawatt, one hour of
+Azure conversation traffic, Llama-3.1-70B; GPUs doing both phases, GPUs split into prefill and
+decode pools, and optical prefill with GPU decode.
+
+\b
+Examples:
+  firstlight compare
+  firstlight compare rack.toml --json -o answer.json
+  firstlight compare --set power_w=250kW --set model=llama-3.1-8b
+  firstlight compare --set t_reload_s=50us      an undisclosed input, changed
+  firstlight compare --rate 1000                all designs at one load
+  firstlight compare --sources | less           every input with its source
+
+Exit status: 0 answered; 1 no design can meet the service level (says which limit and how far);
+2 bad input.
+"""
+
+
+@click.command("compare", help=_HELP)
 @click.argument("scenario", required=False)
 @click.option("--json", "form", flag_value="json", help="Print one JSON document, SI units.")
 @click.option("--markdown", "form", flag_value="markdown", help="Print the tables as Markdown.")
@@ -45,24 +66,7 @@ def command(
     with_sources: bool,
     output: str | None,
 ) -> None:
-    r"""Compare designs at equal power: what each delivers within the service level.
-
-    SCENARIO is a TOML file. Without it the shipped scenario is answered: one megawatt, one hour of
-    Azure conversation traffic, Llama-3.1-70B; GPUs doing both phases, GPUs split into prefill and
-    decode pools, and optical prefill with GPU decode.
-
-    \b
-    Examples:
-      firstlight compare
-      firstlight compare rack.toml --json -o answer.json
-      firstlight compare --set power_w=250kW --set model=llama-3.1-8b
-      firstlight compare --set t_reload_s=50us      an undisclosed input, changed
-      firstlight compare --rate 1000                all designs at one load
-      firstlight compare --sources | less           every input with its source
-
-    Exit status: 0 answered; 1 no design can meet the service level (says which limit and how far);
-    2 bad input.
-    """
+    """Answer, print, and leave with the status."""
     from firstlight import evaluate, report
     from firstlight.report.layout import plain
 
