@@ -1,6 +1,7 @@
 """The answer is consistent in itself and moves the right way."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import msgspec
@@ -10,6 +11,7 @@ from firstlight import evaluate
 from firstlight.errors import ModelError, ScenarioError
 from firstlight.evaluate import capacity, design, question
 from firstlight.evaluate.answer import Parts
+from firstlight.evaluate.cell import faster
 
 
 @pytest.fixture(scope="module")
@@ -307,3 +309,26 @@ def test_infinite_numbers_never_reach_the_answer(answer):
             assert math.isfinite(value), path
 
     walk({k: v for k, v in answer.to_dict().items() if k != "provenance"}, "")
+
+
+def test_the_binding_resource_is_the_one_whose_increase_helps_most(small, answer):
+    for one in answer.designs:
+        binding = one.binding
+        assert binding.marginal == max(binding.others.values())
+        assert 0.0 < binding.marginal < 1.3, one.name
+    one = solved(small, "gpu-colocated")
+    name = answer.design("gpu-colocated").binding.resource
+    assert name in {"compute", "memory bandwidth"}
+    part = {"compute": "matrix", "memory bandwidth": "memory"}[name]
+    group = one.found.cell.groups[0]
+    more = replace(group, table=faster(group.table, part=part, by=1.1))
+    asked = question.resolve(small)
+    full = asked.traffic([asked.plan(small.design("gpu-colocated"))])
+    richer = capacity.search(
+        replace(one.found.cell, groups=(more,)).fleet,
+        full,
+        slo=asked.slo,
+        guess_request_per_s=one.run.rate_request_per_s,
+        tolerance_frac=0.005,
+    )
+    assert richer.rate_request_per_s > 1.03 * one.run.rate_request_per_s
