@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from firstlight import _core
-from firstlight.errors import ScenarioError
+from firstlight.errors import InfeasibleError, ModelError, ScenarioError
 from firstlight.evaluate import binding, capacity, design, question, search, servers
 from firstlight.evaluate.answer import (
     Band,
@@ -25,15 +25,16 @@ from firstlight.evaluate.answer import (
     Ratio,
     Scope,
 )
-from firstlight.evaluate.design import Solved
 from firstlight.evaluate.payoff import break_evens
 from firstlight.evaluate.provenance import provenance, status
+from firstlight.evaluate.search import Found
 from firstlight.evaluate.sentence import answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from firstlight.evaluate.capacity import Traffic
+    from firstlight.evaluate.design import Solved
     from firstlight.evaluate.question import Question
     from firstlight.evaluate.search import DesignPlan
     from firstlight.scenario import Design as DesignSpec
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 V = TypeVar("V")
+MORE_THAN_SAMPLE = 1.3
+"""How much more than the sample says the whole time might carry."""
 SCHEMA = 1
 SILICON = (("h100-sxm-8x", "fp8"), ("b200-8x", "nvfp4"))
 """Ratios are given on these: server and format of the weights."""
@@ -130,27 +133,22 @@ class _Job:
 
     def run(self) -> Comparison:
         plans = self._plans()
-        full = self.asked.traffic(
+        sample = self.asked.sample(
             [plan for key, plan in plans.items() if key.gpu is None],
             beside=[plan for key, plan in plans.items() if key.gpu is not None],
-            whole_fleet=self.whole_fleet,
         )
-        coarse = self._sample(full)
-        self.total = len(plans) + 2 * len(self.specs)
-        # Heavy pieces first, so that two threads end together.
+        self.total = 2 * len(plans) + 2 * len(self.specs)
+        # Heavy pieces first, so that the threads end together.
         order = sorted(plans, key=lambda key: (len(plans[key].pools), key.gpu or ""), reverse=True)
-        solved = dict(
-            zip(
-                order,
-                self._parallel(lambda key: self._solve(key, plans[key], full, coarse), order),
-                strict=True,
-            )
-        )
-        records = self._records(solved, full, coarse)
+        found = self._map(lambda key: self._find(key, plans[key], sample), order)
+        rates = [one.rate_request_per_s for one in found.values() if isinstance(one, Found)]
+        full = self.asked.whole(sample, most=MORE_THAN_SAMPLE * max(rates, default=1.0))
+        solved = self._map(lambda key: self._solve(plans[key], found[key], full), order)
+        records = self._records(solved, sample)
         mine = {name: solved[_Key(name)] for name in self.specs}
         ratios = tuple(self._ratio(solved, *silicon) for silicon in SILICON)
         equal = self._equal_load(mine, full)
-        turning = self._break_even(mine, records, coarse)
+        turning = self._break_even(mine, records, sample)
         scenario = self.asked.scenario
         facts = provenance(self.asked, mine, records)
         return Comparison(
@@ -221,16 +219,16 @@ class _Job:
         }
         return used.pop() if len(used) == 1 else None
 
-    def _parallel(self, work: Callable[[K], V], items: list[K]) -> list[V]:
-        """Do work on as many items at once as there are cores."""
+    def _map(self, work: Callable[[K], V], items: list[K]) -> dict[K, V]:
+        """Do work on as many items at once as there are cores; return the results by item."""
         workers = min(len(os.sched_getaffinity(0)), len(items)) or 1
         with ThreadPoolExecutor(workers) as pool:
-            futures = [pool.submit(work, item) for item in items]
+            futures = {item: pool.submit(work, item) for item in items}
             try:
-                return [future.result() for future in futures]
+                return {item: future.result() for item, future in futures.items()}
             except BaseException:
                 self.stop.set()
-                for future in futures:
+                for future in futures.values():
                     future.cancel()
                 raise
 
@@ -238,44 +236,55 @@ class _Job:
         self.done += 1
         self.progress(min(self.done, self.total), self.total, what)
 
-    def _solve(self, key: _Key, plan: DesignPlan, full: Traffic, coarse: Traffic) -> Solved:
+    def _find(self, key: _Key, plan: DesignPlan, sample: Traffic) -> Found | str:
+        """Return the best cell of a design, or why there is none."""
+        result: Found | str
         try:
-            solved = design.solve(
+            result = search.best_cell(
                 plan,
-                full=full,
-                coarse=coarse,
+                traffic=sample,
                 slo=self.asked.slo,
                 budget=self.asked.budget,
-                rate_request_per_s=self.rate,
-                whole_fleet=self.whole_fleet,
                 cancelled=self.cancelled,
             )
+        except (InfeasibleError, ModelError) as error:
+            result = str(error)
         except ScenarioError as error:
             # Silicon that the user did not ask for may be too large for the budget.
             if key.gpu is None:
                 raise
-            solved = Solved(plan=plan, found=None, run=None, measured=None, reason=str(error))
-        self._tick(" ".join(filter(None, (key.design, key.optical, key.gpu))))
+            result = str(error)
+        if self.whole_fleet and isinstance(result, Found):
+            result = design.together(result)
+        self._tick(" ".join(filter(None, ("searched", key.design, key.optical, key.gpu))))
+        return result
+
+    def _solve(self, plan: DesignPlan, found: Found | str, full: Traffic) -> Solved:
+        if isinstance(found, str):
+            solved = design.refused(plan, found)
+        else:
+            solved = design.solve(
+                plan,
+                found,
+                full=full,
+                slo=self.asked.slo,
+                budget=self.asked.budget,
+                rate_request_per_s=self.rate,
+                cancelled=self.cancelled,
+            )
+        self._tick(f"simulated {plan.name}")
         return solved
 
     # --- what follows from it --------------------------------------------------------------------
 
-    def _records(
-        self, solved: dict[_Key, Solved], full: Traffic, coarse: Traffic
-    ) -> dict[str, Design]:
+    def _records(self, solved: dict[_Key, Solved], sample: Traffic) -> dict[str, Design]:
         plain = {
             name: design.record(solved[_Key(name)], budget=self.asked.budget) for name in self.specs
         }
-        bindings = dict(
-            zip(
-                self.specs,
-                self._parallel(
-                    lambda name: self._binding(solved[_Key(name)], coarse), list(self.specs)
-                ),
-                strict=True,
-            )
+        bindings = self._map(
+            lambda name: self._binding(solved[_Key(name)], sample), list(self.specs)
         )
-        bursts = self._bursts(solved, full)
+        bursts = self._bursts(solved, sample)
         finished = {}
         for name, record in plain.items():
             is_mine = name == self.optical
@@ -297,13 +306,13 @@ class _Job:
             )
         return finished
 
-    def _binding(self, solved: Solved, coarse: Traffic) -> Binding | None:
+    def _binding(self, solved: Solved, sample: Traffic) -> Binding | None:
         found = solved.found
         result = None
         if found is not None and self.rate is None:
             result = binding.find(
                 found.cell,
-                traffic=coarse,
+                traffic=sample,
                 slo=self.asked.slo,
                 rate_request_per_s=found.rate_request_per_s,
                 cancelled=self.cancelled,
@@ -311,14 +320,14 @@ class _Job:
         self._tick(f"what binds {solved.plan.name}")
         return result
 
-    def _bursts(self, solved: dict[_Key, Solved], full: Traffic) -> dict[str, Bursts]:
+    def _bursts(self, solved: dict[_Key, Solved], sample: Traffic) -> dict[str, Bursts]:
         """Return what each design carries when bursts coincide and when they do not."""
         founds = {name: found for name in self.specs if (found := solved[_Key(name)].found)}
         if not founds or self.rate is not None or self.whole_fleet:
             return {}
         most = 1.5 * max(found.rate_request_per_s for found in founds.values())
         both = [
-            self._sample(self.asked.correlated(full, most=most, correlation_s=correlation_s))
+            self.asked.correlated(sample, most=most, correlation_s=correlation_s)
             for correlation_s in (0.0, math.inf)
         ]
 
@@ -343,10 +352,7 @@ class _Job:
                 independent_request_per_s=apart * found.cells,
             )
 
-        return dict(zip(founds, self._parallel(carried, list(founds)), strict=True))
-
-    def _sample(self, full: Traffic) -> Traffic:
-        return full.folded(period_s=question.FOLD_PERIOD_S, keep_s=question.FOLD_KEEP_S)
+        return self._map(carried, list(founds))
 
     def _ends(self, solved: dict[_Key, Solved]) -> Band | None:
         ends = self._band()
@@ -442,9 +448,9 @@ class _Job:
 
         def cheapest(name: str) -> dict[str, float]:
             one = feasible[name]
-            if one.found is None or one.run is None:
+            if one.found is None or one.measured is None:
                 return {}
-            cells = math.ceil(load / one.run.rate_request_per_s - 1e-9)
+            cells = math.ceil(load / one.measured.rate_request_per_s - 1e-9)
             again = design.at(
                 one.plan,
                 one.found,
@@ -464,12 +470,10 @@ class _Job:
                 "cost_usd_per_request": record.cost_usd_per_request or 0.0,
             }
 
-        names = list(feasible)
-        results = self._parallel(cheapest, names)
-        return EqualLoad(request_per_s=load, designs=dict(zip(names, results, strict=True)))
+        return EqualLoad(request_per_s=load, designs=self._map(cheapest, list(feasible)))
 
     def _break_even(
-        self, mine: dict[str, Solved], records: dict[str, Design], coarse: Traffic
+        self, mine: dict[str, Solved], records: dict[str, Design], sample: Traffic
     ) -> tuple[BreakEven, ...]:
         triple = self._triple()
         if triple is None or self.rate is not None:
@@ -479,7 +483,7 @@ class _Job:
             mine=mine,
             records=records,
             names=triple,
-            coarse=coarse,
+            coarse=sample,
             cancelled=self.cancelled,
         )
 
@@ -505,9 +509,9 @@ class _Job:
             if not record.feasible
         ]
         lines += [
-            f"{name}: {rejected} requests are longer than a replica's KV memory and count as misses"
+            f"{name}: {one.measured.rejected} requests are longer than a replica's KV memory and count as misses"
             for name, one in mine.items()
-            if one.run is not None and (rejected := int((one.run.outcome.state == 7).sum()))
+            if one.measured is not None and one.measured.rejected
         ]
         if self.optical is not None:
             bits = mine[self.optical].plan.serving.optical_weight_bits
