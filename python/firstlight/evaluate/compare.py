@@ -141,6 +141,11 @@ class _Job:
         # Heavy pieces first, so that the threads end together.
         order = sorted(plans, key=lambda key: (len(plans[key].pools), key.gpu or ""), reverse=True)
         found = self._map(lambda key: self._find(key, plans[key], sample), order)
+        if self.whole_fleet:
+            found = {
+                key: design.together(one) if isinstance(one, Found) else one
+                for key, one in found.items()
+            }
         rates = [one.rate_request_per_s for one in found.values() if isinstance(one, Found)]
         full = self.asked.whole(sample, most=MORE_THAN_SAMPLE * max(rates, default=1.0))
         solved = self._map(lambda key: self._solve(plans[key], found[key], full), order)
@@ -254,8 +259,6 @@ class _Job:
             if key.gpu is None:
                 raise
             result = str(error)
-        if self.whole_fleet and isinstance(result, Found):
-            result = design.together(result)
         self._tick(" ".join(filter(None, ("searched", key.design, key.optical, key.gpu))))
         return result
 

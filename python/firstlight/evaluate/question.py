@@ -181,7 +181,6 @@ class Question:
         Raises:
             ScenarioError: More requests would be held than fit.
         """
-        most = min(most, sample.full_request_per_s)
         requests = most * self.trace.duration_s
         if requests > MOST_REQUESTS:
             raise ScenarioError(
@@ -189,7 +188,9 @@ class Question:
                 "power_w, or simulate one cell"
             )
         return self._superposed(
-            copies=self._copies(sample), most=most, warm_up_frac=sample.warm_up_frac
+            copies=self._copies(sample),
+            most=min(most, sample.full_request_per_s),
+            warm_up_frac=sample.warm_up_frac,
         )
 
     def correlated(self, sample: Traffic, *, most: float, correlation_s: float) -> Traffic:
