@@ -176,6 +176,8 @@ def simulate(
         stop_early: Give up once the level cannot be met any more; only the verdict is then valid.
         cancelled: Asked a few times a second.
     """
+    if cancelled is not None and cancelled():
+        raise KeyboardInterrupt
     arrivals = traffic.at(rate_request_per_s)
     start = round(traffic.span_s * traffic.warm_up_frac * PS_PER_S)
     end = round(traffic.span_s * PS_PER_S)

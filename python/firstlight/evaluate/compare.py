@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from firstlight import _core
+from firstlight.errors import ScenarioError
 from firstlight.evaluate import binding, design, question, servers
 from firstlight.evaluate.answer import (
     Band,
@@ -23,6 +24,7 @@ from firstlight.evaluate.answer import (
     Ratio,
     Scope,
 )
+from firstlight.evaluate.design import Solved
 from firstlight.evaluate.payoff import break_evens
 from firstlight.evaluate.provenance import provenance, status
 from firstlight.evaluate.sentence import answer
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from firstlight.evaluate.capacity import Traffic
-    from firstlight.evaluate.design import Solved
     from firstlight.evaluate.question import Question
     from firstlight.evaluate.search import DesignPlan
     from firstlight.scenario import Design as DesignSpec
@@ -71,6 +72,7 @@ def compare(
     scenario: Scenario,
     *,
     rate_request_per_s: float | None = None,
+    whole_fleet: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Comparison:
@@ -79,6 +81,7 @@ def compare(
     Args:
         scenario: The question.
         rate_request_per_s: Load of the fleet [request/s]; None finds each design's capacity.
+        whole_fleet: Simulate all cells of a fleet together instead of one of them.
         progress: Told how far it is.
         cancelled: Asked a few times a second; true ends it with `KeyboardInterrupt`.
 
@@ -89,6 +92,7 @@ def compare(
     return _Job(
         asked=question.resolve(scenario),
         rate=rate_request_per_s,
+        whole_fleet=whole_fleet,
         progress=progress or Progress(),
         cancelled=cancelled,
     ).run()
@@ -102,11 +106,13 @@ class _Job:
         *,
         asked: Question,
         rate: float | None,
+        whole_fleet: bool,
         progress: Callable[[int, int, str], None],
         cancelled: Callable[[], bool] | None,
     ) -> None:
         self.asked = asked
         self.rate = rate
+        self.whole_fleet = whole_fleet
         self.progress = progress
         self.stop = threading.Event()
         self.asked_to_stop = cancelled or (lambda: False)
@@ -123,7 +129,11 @@ class _Job:
 
     def run(self) -> Comparison:
         plans = self._plans()
-        full = self.asked.traffic(list(plans.values()))
+        full = self.asked.traffic(
+            [plan for key, plan in plans.items() if key.gpu is None],
+            beside=[plan for key, plan in plans.items() if key.gpu is not None],
+            whole_fleet=self.whole_fleet,
+        )
         coarse = full.folded(period_s=question.FOLD_PERIOD_S, keep_s=question.FOLD_KEEP_S)
         self.total = len(plans) + 2 * len(self.specs)
         # Heavy pieces first, so that two threads end together.
@@ -228,15 +238,22 @@ class _Job:
         self.progress(min(self.done, self.total), self.total, what)
 
     def _solve(self, key: _Key, plan: DesignPlan, full: Traffic, coarse: Traffic) -> Solved:
-        solved = design.solve(
-            plan,
-            full=full,
-            coarse=coarse,
-            slo=self.asked.slo,
-            budget=self.asked.budget,
-            rate_request_per_s=self.rate,
-            cancelled=self.cancelled,
-        )
+        try:
+            solved = design.solve(
+                plan,
+                full=full,
+                coarse=coarse,
+                slo=self.asked.slo,
+                budget=self.asked.budget,
+                rate_request_per_s=self.rate,
+                whole_fleet=self.whole_fleet,
+                cancelled=self.cancelled,
+            )
+        except ScenarioError as error:
+            # Silicon that the user did not ask for may be too large for the budget.
+            if key.gpu is None:
+                raise
+            solved = Solved(plan=plan, found=None, run=None, measured=None, reason=str(error))
         self._tick(" ".join(filter(None, (key.design, key.optical, key.gpu))))
         return solved
 

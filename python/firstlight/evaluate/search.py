@@ -30,6 +30,7 @@ CHUNK_DECODE_TOK = 2048
 PS_PER_S = 1e12
 SCREEN_TOLERANCE_FRAC = 0.03
 COARSE_TOLERANCE_FRAC = 0.015
+MOST_CELLS = 1 << 30
 SIMULATED_CELLS = 2
 """Cells of a design that are simulated whole after the screening."""
 DECODE_WAIT_STEPS = 10
@@ -77,6 +78,7 @@ class Budget:
         limits: Most servers of an id there are, for a retrofit.
         site: Overheads that count against it.
         max_cell_servers: Largest cell.
+        standing_w: What the servers under `limits` take already, at the boundary [W].
     """
 
     power_w: float
@@ -85,6 +87,7 @@ class Budget:
     limits: dict[str, int]
     site: Site
     max_cell_servers: int
+    standing_w: float = 0.0
 
     def charge_w(self, server: Server) -> float:
         """Return what one server takes of the budget, at the budget's boundary [W]."""
@@ -97,7 +100,11 @@ class Budget:
 
     def cells(self, servers: tuple[tuple[Server, int], ...]) -> int:
         """Return how many cells of these servers fit."""
-        fit = int(self.power_w / sum(self.charge_w(server) * n for server, n in servers) + 1e-9)
+        added_w = sum(
+            self.charge_w(server) * n for server, n in servers if server.id not in self.limits
+        )
+        free_w = self.power_w - self.standing_w
+        fit = int(free_w / added_w + 1e-9) if added_w else MOST_CELLS
         counts: dict[str, int] = {}
         for server, n in servers:
             counts[server.id] = counts.get(server.id, 0) + n
@@ -322,9 +329,7 @@ def _options(pool: PoolPlan, serving: Serving, *, longest_tok: int = 0) -> list[
             group(pool.server, role=pool.role, tp=pool.tp, chunk_tok=2048, serving=serving)
         degrees = (pool.tp,)
     # A replica that could never hold the longest request would refuse it.
-    roomy = [
-        tp for tp in degrees if room_tok(pool.server, tp=tp, serving=serving) >= longest_tok
-    ]
+    roomy = [tp for tp in degrees if room_tok(pool.server, tp=tp, serving=serving) >= longest_tok]
     degrees = tuple(roomy) or degrees[-1:]
     chunks = {
         "mixed": CHUNKS_MIXED_TOK[:1],
