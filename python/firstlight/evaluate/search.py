@@ -286,7 +286,8 @@ def _screen(
 ) -> _Screened:
     """Find the best tensor parallelism and chunk of a pool alone."""
     best: _Screened | None = None
-    for option in _options(pool, serving, longest_tok=_longest_tok(pool, traffic)):
+    kept = traffic.longest_prompt_tok if pool.role == "prefill" else traffic.longest_tok
+    for option in _options(pool, serving, longest_tok=kept):
         made = group(
             pool.server, role=pool.role, tp=option[0], chunk_tok=option[1], serving=serving
         )
@@ -309,13 +310,6 @@ def _screen(
     if best is None or best.rate <= 0:
         raise InfeasibleError(_why_not(pool, serving, traffic=traffic, slo=slo))
     return best
-
-
-def _longest_tok(pool: PoolPlan, traffic: Traffic) -> int:
-    """Return the most tokens one request keeps on a replica of this pool."""
-    every = traffic.requests
-    kept = every.isl_tok if pool.role == "prefill" else every.isl_tok + every.osl_tok
-    return int(kept.max(initial=1))
 
 
 def _options(pool: PoolPlan, serving: Serving, *, longest_tok: int = 0) -> list[tuple[int, int]]:
