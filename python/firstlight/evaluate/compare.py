@@ -13,11 +13,12 @@ import msgspec
 
 from firstlight import _core
 from firstlight.errors import ScenarioError
-from firstlight.evaluate import binding, design, question, servers
+from firstlight.evaluate import binding, capacity, design, question, search, servers
 from firstlight.evaluate.answer import (
     Band,
     Binding,
     BreakEven,
+    Bursts,
     Comparison,
     Design,
     EqualLoad,
@@ -134,7 +135,7 @@ class _Job:
             beside=[plan for key, plan in plans.items() if key.gpu is not None],
             whole_fleet=self.whole_fleet,
         )
-        coarse = full.folded(period_s=question.FOLD_PERIOD_S, keep_s=question.FOLD_KEEP_S)
+        coarse = self._sample(full)
         self.total = len(plans) + 2 * len(self.specs)
         # Heavy pieces first, so that two threads end together.
         order = sorted(plans, key=lambda key: (len(plans[key].pools), key.gpu or ""), reverse=True)
@@ -145,7 +146,7 @@ class _Job:
                 strict=True,
             )
         )
-        records = self._records(solved, coarse)
+        records = self._records(solved, full, coarse)
         mine = {name: solved[_Key(name)] for name in self.specs}
         ratios = tuple(self._ratio(solved, *silicon) for silicon in SILICON)
         equal = self._equal_load(mine, full)
@@ -259,7 +260,9 @@ class _Job:
 
     # --- what follows from it --------------------------------------------------------------------
 
-    def _records(self, solved: dict[_Key, Solved], coarse: Traffic) -> dict[str, Design]:
+    def _records(
+        self, solved: dict[_Key, Solved], full: Traffic, coarse: Traffic
+    ) -> dict[str, Design]:
         plain = {
             name: design.record(solved[_Key(name)], budget=self.asked.budget) for name in self.specs
         }
@@ -272,6 +275,7 @@ class _Job:
                 strict=True,
             )
         )
+        bursts = self._bursts(solved, full)
         finished = {}
         for name, record in plain.items():
             is_mine = name == self.optical
@@ -286,6 +290,7 @@ class _Job:
                     for scope, value in record.scopes.items()
                 },
                 binding=bindings[name],
+                bursts=bursts.get(name),
                 gpu_equivalents_freed=self._freed(solved, name),
                 band=self._ends(solved) if is_mine else None,
                 retrofit=self._retrofit(plain, name),
@@ -305,6 +310,43 @@ class _Job:
             )
         self._tick(f"what binds {solved.plan.name}")
         return result
+
+    def _bursts(self, solved: dict[_Key, Solved], full: Traffic) -> dict[str, Bursts]:
+        """Return what each design carries when bursts coincide and when they do not."""
+        founds = {name: found for name in self.specs if (found := solved[_Key(name)].found)}
+        if not founds or self.rate is not None or self.whole_fleet:
+            return {}
+        most = 1.5 * max(found.rate_request_per_s for found in founds.values())
+        both = [
+            self._sample(self.asked.correlated(full, most=most, correlation_s=correlation_s))
+            for correlation_s in (0.0, math.inf)
+        ]
+
+        def carried(name: str) -> Bursts:
+            found = founds[name]
+            rates = [
+                capacity.search(
+                    found.cell.fleet,
+                    traffic,
+                    slo=self.asked.slo,
+                    guess_request_per_s=found.rate_request_per_s,
+                    tolerance_frac=search.COARSE_TOLERANCE_FRAC,
+                    first_step_frac=0.05,
+                    cancelled=self.cancelled,
+                )
+                for traffic in both
+            ]
+            together, apart = (run.rate_request_per_s if run else 0.0 for run in rates)
+            return Bursts(
+                synchronised_request_per_s=together * found.cells,
+                as_asked_request_per_s=found.rate_request_per_s * found.cells,
+                independent_request_per_s=apart * found.cells,
+            )
+
+        return dict(zip(founds, self._parallel(carried, list(founds)), strict=True))
+
+    def _sample(self, full: Traffic) -> Traffic:
+        return full.folded(period_s=question.FOLD_PERIOD_S, keep_s=question.FOLD_KEEP_S)
 
     def _ends(self, solved: dict[_Key, Solved]) -> Band | None:
         ends = self._band()

@@ -175,6 +175,7 @@ def record(solved: Solved, *, budget: Budget) -> Design:
         gpu_equivalents_freed=None,
         utilization=measured.utilization,
         binding=None,
+        bursts=None,
         scopes=_scopes(measured),
         cell=CellInfo(
             servers={f"{group.role}:{group.server.id}": group.count for group in cell.groups},
@@ -247,7 +248,7 @@ def _empty(solved: Solved) -> Design:
             "energy_j_per_request_by_part", "energy_j_per_tok_input", "energy_j_per_tok_output",
             "cost_usd_per_mtok_input", "cost_usd_per_mtok_input_uncached",
             "cost_usd_per_mtok_output", "cost_usd_per_mtok_blended", "cost_usd_per_request",
-            "carbon_g_per_request", "gpu_equivalents_freed", "binding", "cell", "band", "accuracy",
+            "carbon_g_per_request", "gpu_equivalents_freed", "binding", "bursts", "cell", "band", "accuracy",
             "retrofit",
         )
     )  # fmt: skip

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from firstlight import catalog, cost, models, workload
 from firstlight.errors import ModelError, ScenarioError
@@ -162,44 +165,84 @@ class Question:
             ModelError: The model fits none of the plans.
             ScenarioError: The whole fleet would need more requests than are held at once.
         """
-        scenario, work = self.scenario, self.scenario.workload
-        trace = load_trace(scenario)
-        scaled = workload.scale_lengths(
-            trace,
-            context_tok=work.context_tok,
-            output_tok=work.output_tok,
-            max_context_tok=self.shape.max_context_tok,
+        trace = self.trace
+        light = self._superposed(
+            trace, copies=1, most=trace.request_per_s, correlation_s=math.inf, warm_up_frac=0.0
         )
-        probe = workload.superpose(
-            scaled.trace,
-            copies=1,
-            seed=scenario.seed,
-            max_request_per_s=scaled.trace.request_per_s,
-            cached_frac=work.cached_frac,
-        )
-        light = Traffic.of(probe, warm_up_frac=0.0)
         _heaviest(plans, light, self.budget)
         most, fleet = _heaviest([*plans, *(beside or [])], light, self.budget)
-        base = scaled.trace.request_per_s
+        base = trace.request_per_s
         # A power of two, so that neighbouring scenarios draw the same requests.
         needed = max(fleet / base, most / base, 1.0)
         copies = min(2 ** math.ceil(math.log2(needed)), MOST_COPIES)
         most = fleet if whole_fleet else most
-        if most * scaled.trace.duration_s > MOST_REQUESTS:
+        if most * trace.duration_s > MOST_REQUESTS:
             raise ScenarioError(
-                f"{most * scaled.trace.duration_s:,.0f} requests would be simulated; at most "
+                f"{most * trace.duration_s:,.0f} requests would be simulated; at most "
                 f"{MOST_REQUESTS:,}: lower power_w, or simulate one cell"
             )
-        most = min(most, copies * base)
-        superposed = workload.superpose(
-            scaled.trace,
+        return self._superposed(
+            trace,
             copies=copies,
-            seed=scenario.seed,
+            most=min(most, copies * base),
+            correlation_s=self.scenario.workload.correlation_s,
+            warm_up_frac=self.number("warm_up_frac"),
+        )
+
+    def correlated(self, like: Traffic, *, most: float, correlation_s: float) -> Traffic:
+        """Return the same traffic with copies that are shifted otherwise.
+
+        Args:
+            like: The traffic.
+            most: Highest load that will be asked for [request/s].
+            correlation_s: Bound of the shifts; 0 leaves all bursts together [s].
+        """
+        trace = self.trace
+        return self._superposed(
+            trace,
+            copies=round(like.full_request_per_s / trace.request_per_s),
+            most=min(most, like.full_request_per_s),
+            correlation_s=correlation_s,
+            warm_up_frac=like.warm_up_frac,
+        )
+
+    @cached_property
+    def trace(self) -> workload.Trace:
+        """The trace with its lengths scaled and clipped to the model's context."""
+        work = self.scenario.workload
+        return workload.scale_lengths(
+            load_trace(self.scenario),
+            context_tok=work.context_tok,
+            output_tok=work.output_tok,
+            max_context_tok=self.shape.max_context_tok,
+        ).trace
+
+    def _superposed(
+        self,
+        trace: workload.Trace,
+        *,
+        copies: int,
+        most: float,
+        correlation_s: float,
+        warm_up_frac: float,
+    ) -> Traffic:
+        work = self.scenario.workload
+        superposed = workload.superpose(
+            trace,
+            copies=copies,
+            seed=self.scenario.seed,
             max_request_per_s=most,
-            correlation_s=work.correlation_s,
+            correlation_s=correlation_s,
             cached_frac=work.cached_frac,
         )
-        return Traffic.of(superposed, warm_up_frac=self.number("warm_up_frac"))
+        traffic = Traffic.of(superposed, warm_up_frac=warm_up_frac)
+        if not work.shared_prefix_tok:
+            return traffic
+        every = traffic.requests
+        # What all requests share is present wherever they go.
+        shared = np.minimum(every.isl_tok - 1, np.uint32(work.shared_prefix_tok))
+        cached = np.maximum(every.cached_tok, shared)
+        return replace(traffic, requests=replace(every, cached_tok=cached))
 
 
 def number(scenario: Scenario, name: str) -> float:
