@@ -78,12 +78,15 @@ def exempt(path: str) -> bool:
     return any(fnmatch(path, f"*{pattern}*") for pattern in OWN)
 
 
+def answered(small, folder, *, seed: int, count: int) -> list[dict]:
+    rng = np.random.default_rng(seed)
+    scenarios = [random_scenario(small, rng, folder) for _ in range(count)]
+    return [report.document(evaluate.compare(scenario)) for scenario in scenarios]
+
+
 @pytest.fixture(scope="module")
 def documents(small, tmp_path_factory):
-    rng = np.random.default_rng(20)
-    folder = tmp_path_factory.mktemp("random")
-    scenarios = [random_scenario(small, rng, folder) for _ in range(SCENARIOS)]
-    return [report.document(evaluate.compare(scenario)) for scenario in scenarios]
+    return answered(small, tmp_path_factory.mktemp("random"), seed=20, count=SCENARIOS)
 
 
 def test_no_number_is_constant(documents):
@@ -96,14 +99,29 @@ def test_no_number_is_constant(documents):
     assert len(seen) > 200
 
 
+def is_whole(document: dict) -> None:
+    assert [design["name"] for design in document["designs"]] == [
+        "gpu-colocated", "gpu-disaggregated", "optical+gpu",
+    ]  # fmt: skip
+    for design in document["designs"]:
+        assert design["feasible"] == (design["reason"] is None)
+        assert design["feasible"] == (design["goodput_request_per_s"] > 0)
+        if design["feasible"]:
+            parts = design["energy_j_per_request_by_part"].values()
+            assert sum(parts) == pytest.approx(design["energy_j_per_request"])
+            assert all(0 < share <= 1 for share in design["utilization"].values())
+
+
 def test_every_answer_is_whole(documents):
     for document in documents:
-        assert [design["name"] for design in document["designs"]] == [
-            "gpu-colocated", "gpu-disaggregated", "optical+gpu",
-        ]  # fmt: skip
-        for design in document["designs"]:
-            assert design["feasible"] == (design["reason"] is None)
-            assert design["feasible"] == (design["goodput_request_per_s"] > 0)
+        is_whole(document)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_every_answer_of_many_is_whole(small, tmp_path):
+    for document in answered(small, tmp_path, seed=21, count=200):
+        is_whole(document)
 
 
 def test_most_random_scenarios_can_be_met(documents):

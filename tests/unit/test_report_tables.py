@@ -67,6 +67,23 @@ def test_designs_that_miss_a_given_load_say_how_far(small):
     assert not report.meets(over.design("gpu-colocated"), quantile=0.9)
 
 
+def test_retrofit_says_what_adding_brings(answer):
+    kept = answer(installed={"h100-sxm-8x": 3})
+    text = " ".join(report.tables(kept).split())
+    assert kept.design("optical+gpu").retrofit is not None
+    assert "Added to the servers that stand - optical+gpu:" in text
+    assert "requests/s more within limits" in text
+    assert "Added to the servers" not in report.tables(answer())
+
+
+def test_one_design_alone_has_no_rival_to_show(answer, small):
+    alone = answer(designs=[small.design("gpu-colocated")])
+    text = report.tables(alone)
+    assert "the scenario lacks one of the three designs" in " ".join(text.split())
+    assert "as a band" not in text
+    assert "stops paying" not in text
+
+
 def test_markdown_has_the_same_rows_as_the_terminal(answer):
     page = report.tables(answer(), form="markdown")
     assert "| requests/s in limits |" in page

@@ -55,6 +55,25 @@ def _end(found: End, letter: str) -> tuple[str, ...]:
     )
 
 
+def retrofit(comparison: Comparison, letters: Letters) -> Iterator[Block]:
+    """Yield what adding to the installed servers brings."""
+    lines = []
+    for design in comparison.designs:
+        if design.retrofit is None:
+            continue
+        letter = letters.of_design(design.name)
+        extra = design.retrofit.get("extra_goodput_request_per_s")
+        price = design.retrofit.get("marginal_usd_per_mtok")
+        lines.append(
+            f"{design.name}: {number(extra)} {letter} requests/s more within limits than the better "
+            f"GPU design on the installed servers, at {units.format_si(price, '1')} {letter} $ a "
+            "million extra tokens"
+        )
+    if lines:
+        yield Heading("Added to the servers that stand")
+        yield Points(tuple(lines))
+
+
 def ratios(comparison: Comparison, letters: Letters) -> Iterator[Block]:
     """Yield optical over each GPU design, on each silicon."""
     if not comparison.ratios:

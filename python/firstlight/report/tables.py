@@ -82,6 +82,7 @@ def _page(comparison: Comparison, *, at_given_load: bool) -> Iterator[Block]:
     yield from delivered.misses(comparison, letters)
     if feasible:
         yield from margins.band(comparison, letters)
+        yield from margins.retrofit(comparison, letters)
         yield Heading("Energy of a request by part, at the facility")
         yield delivered.parts(comparison, letters)
         yield Heading("Three scopes: energy of a request, and gain over each GPU design")
