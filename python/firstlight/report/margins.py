@@ -167,6 +167,33 @@ def equal_load(comparison: Comparison, letters: Letters) -> Iterator[Block]:
     )
 
 
+def bursts(comparison: Comparison, letters: Letters) -> Iterator[Block]:
+    """Yield what each design would carry were the bursts of many users otherwise correlated."""
+    found = [(design, design.bursts) for design in comparison.designs if design.bursts is not None]
+    if not found:
+        return
+    asked = number(comparison.workload.get("correlation_s"))
+    rows = (
+        ("all bursts together (0 s)", "synchronised_request_per_s"),
+        (f"as asked ({asked} s)", "as_asked_request_per_s"),
+        ("bursts independent (∞ s)", "independent_request_per_s"),
+    )
+    yield Heading("What coinciding bursts cost: requests/s carried, on a sample of the time")
+    yield Grid(
+        ("", *(design.name for design, _ in found)),
+        tuple(
+            (
+                label,
+                *(
+                    f"{number(getattr(each, field))} {letters.of_design(design.name)}"
+                    for design, each in found
+                ),
+            )
+            for label, field in rows
+        ),
+    )
+
+
 def _value(found: dict[str, float], key: str, unit: str, *, scale: float) -> str | None:
     if key not in found:
         return None

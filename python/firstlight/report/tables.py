@@ -90,6 +90,7 @@ def _page(comparison: Comparison, *, at_given_load: bool) -> Iterator[Block]:
         yield from margins.ratios(comparison, letters)
     yield from margins.break_even(comparison, letters)
     yield from margins.equal_load(comparison, letters)
+    yield from margins.bursts(comparison, letters)
     yield from delivered.binding(comparison)
     yield from delivered.cells(comparison)
     # why a design is not feasible is told above
