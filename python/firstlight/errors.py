@@ -10,6 +10,10 @@ class FirstlightError(Exception):
     """Base of every error that is the caller's to mend. The CLI prints it in one line."""
 
 
+class UnitError(FirstlightError):
+    """A quantity cannot be read, or its unit has the wrong dimension."""
+
+
 class CatalogError(FirstlightError):
     """A catalog record is unknown, incomplete or malformed."""
 

@@ -1,6 +1,7 @@
 //! The only folder that knows PyO3: extract, release the interpreter, call the core, wrap.
 
 mod errors;
+mod schedule;
 
 use pyo3::prelude::*;
 
@@ -15,6 +16,8 @@ mod _core {
 
     #[pymodule_export]
     use super::build_info;
+    #[pymodule_export]
+    use super::schedule::{PyEngine, PyStepTable, py_gap_edges_ps};
 }
 
 /// Returns how the extension was built and what it can use on this machine.
