@@ -25,6 +25,7 @@ from firstlight.tui.answer import (
     Timeline,
     Verdict,
 )
+from firstlight.tui.field import BY_KEY
 from firstlight.tui.solver import Cancel, Cancelled
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ MODEL = {
     "llama-3.1-405b": (405e9, 126, 16384), "deepseek-v3": (37e9, 61, 7168),
     "qwen3-235b-a22b": (22e9, 94, 4096), "gpt-oss-120b": (5e9, 36, 2880),
 }  # fmt: skip
-SPEED = {"bf16": 0.5, "fp8": 1.0, "fp4": 1.6}
+SPEED = {"bf16": 0.5, "fp16": 0.5, "fp8": 1.0, "int8": 1.0, "nvfp4": 1.6, "mxfp4": 1.6, "int4": 1.0}
 OPTICAL_W = 10_000.0
 
 
@@ -88,12 +89,12 @@ class DoubleSolver:
                 claim="10x performance per watt in prefill", state="partly",
                 here="2.9x linear layers only, 1.6x whole prefill", basis="H100 FP8, server watts",
                 holds_when="reload is 1 us and the clock is 10 GHz",
-                settings=(("reload_s", 1e-6), ("clock_hz", 1e10)), source="vendor brief, 2026",
+                settings=(("t_reload_s", 1e-6), ("f_cycle_hz", 1e10)), source="vendor brief, 2026",
             ),
             Verdict(
                 claim="up to 90 % less power", state="fails", here="38 % less", basis="facility",
-                holds_when="attention runs on optics too and the mask takes 8 bits",
-                settings=(("attention", "optics"), ("mask_bits", 8.0)), source="vendor page, 2025",
+                holds_when="attention runs forty times faster and the mask takes 8 bits",
+                settings=(("mask_bits", 8.0), ("attention_op_per_s_per_engine", 1e16)), source="vendor page, 2025",
             ),
             Verdict(
                 claim="1/10 of the cost of ownership", state="unknown", here="no public price",
@@ -130,7 +131,7 @@ def _answer(setup: Setup, tier: Tier) -> Answer:
             source="NVIDIA H100 data sheet", date="2024-03",
         ),
         Citation(
-            path="reload_s", value=setup.number("reload_s"), unit="s", status="assumed",
+            path="t_reload_s", value=setup.number("t_reload_s"), unit="s", status="assumed",
             source="not disclosed", note="range 1 us to 1 ms",
         ),
     )  # fmt: skip
@@ -143,11 +144,12 @@ def _answer(setup: Setup, tier: Tier) -> Answer:
 def _design(
     setup: Setup, name: str, label: str, optical_share: float, *, interference: float
 ) -> DesignAnswer:
-    params, layers, hidden = MODEL[str(setup["model"])]
-    flop_per_s, watts, _bytes_per_s = GPU[str(setup["gpu"])]
-    _, decode_w, decode_bytes_per_s = GPU[str(setup["decode_silicon"])]
+    params, layers, hidden = MODEL.get(str(setup["model"]), (30e9, 60, 6144))
+    flop_per_s, watts, _bytes_per_s = GPU.get(str(setup["gpu"]), GPU["h100-sxm-8x"])
+    _, decode_w, decode_bytes_per_s = GPU.get(str(setup["decode_silicon"]), GPU["h100-sxm-8x"])
     flop_per_s *= SPEED[str(setup["weights"])] * 0.55
-    ctx, out = setup.number("context_tok"), setup.number("output_tok")
+    ctx = BY_KEY["context_tok"].on_track(setup["context_tok"])
+    out = BY_KEY["output_tok"].on_track(setup["output_tok"])
     fresh = ctx * (1 - setup.number("cached_frac"))
     linear = 2 * params * fresh
     attention = 4 * layers * hidden * fresh * ctx / 2
@@ -166,13 +168,13 @@ def _design(
         0.0,
     )
     if is_optical:
-        engines, clock = setup.number("engines"), setup.number("clock_hz")
+        engines, clock = setup.number("engines"), setup.number("f_cycle_hz")
         passes = math.ceil(8 / setup.number("mask_bits"))
-        tiles = params / (512 * 512) / engines
-        pass_s = tiles * passes * (setup.number("reload_s") + fresh / clock)
-        linear_s, linear_w = pass_s, OPTICAL_W * 10 ** ((setup.number("snr_db") - 34) / 40)
-        on_optics = setup["attention"] == "optics"
-        attention_s = attention / (flop_per_s * (6 if on_optics else 1))
+        tiles = params / 2048**2 / engines
+        gather = 1 + 20_000 / fresh  # passes are shared by waiting prompts
+        pass_s = tiles * passes * (setup.number("t_reload_s") / gather + fresh / clock)
+        linear_s, linear_w = pass_s, OPTICAL_W * 10 ** ((setup.number("target_snr_db") - 30) / 40)
+        attention_s = attention / (setup.number("attention_op_per_s_per_engine") * engines)
         prefill_s = max(linear_s, 1e-6) + attention_s
         part["optics"] = linear_s * linear_w
         part["attention"] = attention_s * watts * 0.6

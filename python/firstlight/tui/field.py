@@ -29,7 +29,7 @@ class Field:
         key: Name, unit at its end.
         label: Name on the screen, at most nine cells.
         group: Heading it stands under.
-        path: Where the value stands in a scenario file.
+        path: Dotted name for `Scenario.replace`, "" where the scenario needs more than one change.
         meaning: One or two sentences for help.
         scale: How the track is divided.
         unit: Unit of the value for `number.written`.
@@ -38,6 +38,7 @@ class Field:
         default: Value at the start.
         choices: Allowed words of a choice, each with its label.
         has_auto: Whether "auto" is allowed beside numbers.
+        usual: Number that stands for "auto" on the track and on axes.
         status: Provenance of the default: measured … assumed, or "set" where it is the question.
         source: Where the default comes from.
     """
@@ -54,6 +55,7 @@ class Field:
     default: Value
     choices: tuple[tuple[str, str], ...] = ()
     has_auto: bool = False
+    usual: float = 0.0
     status: str = "set"
     source: str = "part of the question; choose your own"
 
@@ -91,7 +93,7 @@ class Field:
             index = words.index(value) if value in words else 0
             return words[(index + (1 if steps > 0 else -1)) % len(words)]
         if isinstance(value, str):
-            return self.lo if steps > 0 else self.hi
+            value = self.usual
         if isinstance(value, Range):
             moved = [self._moved(end, steps) for end in (value.lo, value.hi)]
             return Range(*moved) if moved[0] < moved[1] else value
@@ -176,6 +178,12 @@ class Field:
         span = f"{setting(self.lo, self.unit)} to {setting(self.hi, self.unit)}"
         return span + (" or auto" if self.has_auto else "")
 
+    def on_track(self, value: Value) -> float:
+        """Return the number that stands for a value where one number is needed."""
+        if isinstance(value, Range):
+            return self.at((self.position(value.lo) + self.position(value.hi)) / 2)
+        return self.usual if isinstance(value, str) else value
+
     def shown(self, value: Value) -> str:
         """Return what the control shows."""
         if self.scale is Scale.CHOICE:
@@ -196,31 +204,50 @@ GROUPS = (WORKLOAD, SILICON, OPTICS, SERVICE)
 
 _GPUS = (
     ("h100-sxm-8x", "H100 SXM"), ("h200-sxm-8x", "H200 SXM"), ("b200-8x", "B200"),
-    ("b300-8x", "B300"), ("mi300x-8x", "MI300X"), ("mi355x-8x", "MI355X"),
+    ("b300-8x", "B300"), ("mi300x-8x", "MI300X"), ("mi325x-8x", "MI325X"),
+    ("mi355x-8x", "MI355X"), ("a100-sxm-8x", "A100 SXM"), ("gb200-nvl72-72x", "GB200 NVL72"),
+    ("gb300-nvl72-72x", "GB300 NVL72"), ("rtx-pro-6000-8x", "RTX Pro 6000"), ("l40s-8x", "L40S"),
 )  # fmt: skip
-_UNDISCLOSED = "not disclosed by any vendor; assumed, give it a range"
+_OPTICAL = (
+    ("iris-nova-optimistic", "Iris optimistic"), ("iris-nova-conservative", "Iris conservative"),
+    ("iris-nova-2048", "Iris 2048"), ("tetra-2029-1024", "Tetra 1024"),
+    ("tetra-2029-target", "Tetra target"), ("lab-aoc-48", "lab AOC 48"),
+)  # fmt: skip
+_MODELS = (
+    ("llama-3.1-8b", "Llama 3.1 8B"), ("llama-3.1-70b", "Llama 3.1 70B"),
+    ("llama-3.3-70b", "Llama 3.3 70B"), ("llama-3.1-405b", "Llama 3.1 405B"),
+    ("qwen3-8b", "Qwen3 8B"), ("qwen3-32b", "Qwen3 32B"), ("qwen3-30b-a3b", "Qwen3 30B-A3B"),
+    ("qwen3-235b-a22b", "Qwen3 235B-A22B"), ("gemma-3-27b", "Gemma 3 27B"),
+    ("mixtral-8x7b", "Mixtral 8x7B"), ("gpt-oss-20b", "gpt-oss 20B"),
+    ("gpt-oss-120b", "gpt-oss 120B"), ("deepseek-v3", "DeepSeek V3"), ("deepseek-r1", "DeepSeek R1"),
+)  # fmt: skip
+FROM_FILE = "from-file"
+_UNDISCLOSED = "not disclosed by any vendor; give it a range"
 
 FIELDS: tuple[Field, ...] = (
     Field(
-        key="preset", label="traffic", group=WORKLOAD, path="workload.preset", scale=Scale.CHOICE,
-        meaning="Which mix of requests arrives: their lengths, their bursts, what they share.",
-        default="rag",
-        choices=(("chat", "chat"), ("rag", "RAG"), ("agentic", "agentic"), ("code", "code"),
-                 ("multimodal", "multimodal"), ("reasoning", "reasoning")),
+        key="traffic", label="traffic", group=WORKLOAD, path="", scale=Scale.CHOICE,
+        meaning="Which requests arrive: their lengths, their bursts, what they share.",
+        default="azure-2023-conv", status="measured", source="Azure public dataset, 2023, one hour",
+        choices=(("azure-2023-conv", "Azure chat"), ("chat", "chat"), ("rag", "RAG"),
+                 ("agentic", "agentic"), ("code", "code"), ("multimodal", "multimodal"),
+                 ("reasoning", "reasoning"), (FROM_FILE, "from the file")),
     ),
     Field(
         key="context_tok", label="context", group=WORKLOAD, path="workload.context_tok",
-        scale=Scale.LOG, unit="tok", lo=1_000, hi=1_000_000, default=16_384.0,
+        scale=Scale.LOG, unit="tok", lo=1_000, hi=1_000_000, default=AUTO, has_auto=True,
+        usual=1_155.0, status="measured", source="auto: as the traffic has it",
         meaning="Mean prompt length. Prefill work grows with it, attention with its square.",
     ),
     Field(
         key="output_tok", label="output", group=WORKLOAD, path="workload.output_tok",
-        scale=Scale.LOG, unit="tok", lo=1, hi=32_768, default=256.0,
+        scale=Scale.LOG, unit="tok", lo=1, hi=32_768, default=AUTO, has_auto=True, usual=211.0,
+        status="measured", source="auto: as the traffic has it",
         meaning="Mean answer length. Each token is one decode step, which optics do not speed up.",
     ),
     Field(
         key="cached_frac", label="cached", group=WORKLOAD, path="workload.cached_frac",
-        scale=Scale.LINEAR, unit="%", lo=0.0, hi=0.99, default=0.5, status="measured",
+        scale=Scale.LINEAR, unit="%", lo=0.0, hi=0.99, default=0.5, status="estimate",
         meaning="Share of prompt tokens whose KV is already there and is not computed again.",
         source="production traces report 54 to 62 %; the default is below them",
     ),
@@ -232,63 +259,74 @@ FIELDS: tuple[Field, ...] = (
     Field(
         key="model", label="model", group=SILICON, path="model", scale=Scale.CHOICE,
         meaning="Which model is served.", default="llama-3.1-70b",
-        choices=(("llama-3.1-8b", "Llama 3.1 8B"), ("llama-3.1-70b", "Llama 3.1 70B"),
-                 ("llama-3.1-405b", "Llama 3.1 405B"), ("deepseek-v3", "DeepSeek V3"),
-                 ("qwen3-235b-a22b", "Qwen3 235B"), ("gpt-oss-120b", "gpt-oss 120B")),
+        choices=(*_MODELS, (FROM_FILE, "from the file")),
         status="datasheet", source="published configuration files",
     ),
     Field(
         key="weights", label="format", group=SILICON, path="precision.weights",
-        scale=Scale.CHOICE, default="fp8", choices=(("bf16", "BF16"), ("fp8", "FP8"), ("fp4", "FP4")),
+        scale=Scale.CHOICE, default="fp8", status="assumed", source="what the hardware is sold for",
+        choices=(("bf16", "BF16"), ("fp8", "FP8"), ("nvfp4", "NVFP4"), ("mxfp4", "MXFP4"),
+                 ("int8", "INT8"), ("int4", "INT4"), ("fp16", "FP16")),
         meaning="Number format of weights on silicon. Optics use the mask bits instead.",
     ),
     Field(
-        key="gpu", label="GPU", group=SILICON, path="explore.gpu", scale=Scale.CHOICE,
+        key="gpu", label="GPU", group=SILICON, path="", scale=Scale.CHOICE,
         meaning="Server that does prefill in the two designs without optics.",
-        default="h100-sxm-8x", choices=_GPUS, status="datasheet", source="catalog",
+        default="h100-sxm-8x", choices=(*_GPUS, (FROM_FILE, "from the file")),
+        status="datasheet", source="catalog",
     ),
     Field(
-        key="decode_silicon", label="decode on", group=SILICON, path="explore.decode_silicon",
-        scale=Scale.CHOICE, default="h100-sxm-8x", choices=_GPUS, status="datasheet",
+        key="decode_silicon", label="decode on", group=SILICON, path="",
+        scale=Scale.CHOICE, default="h100-sxm-8x", status="datasheet", source="catalog",
+        choices=(*_GPUS, (FROM_FILE, "from the file")),
         meaning="Server that does decode, the same in every design so that only prefill differs.",
-        source="catalog",
     ),
     Field(
-        key="optical_share_frac", label="optical", group=OPTICS, path="explore.optical_share_frac",
-        scale=Scale.LINEAR, unit="%", lo=0.0, hi=1.0, default=AUTO, has_auto=True,
+        key="optical_server", label="engine", group=OPTICS, path="", scale=Scale.CHOICE,
+        default="iris-nova-optimistic", choices=(*_OPTICAL, (FROM_FILE, "from the file")),
+        status="assumed", source="catalog: engines with every undisclosed figure marked",
+        meaning="Optical server. Choosing one sets the sliders below to what is known of it.",
+    ),
+    Field(
+        key="optical_share_frac", label="optical", group=OPTICS, path="",
+        scale=Scale.LINEAR, unit="%", lo=0.0, hi=1.0, default=AUTO, has_auto=True, usual=0.4,
         meaning="Share of the facility's watts that feeds optical prefill; auto finds the best.",
     ),
     Field(
-        key="engines", label="engines", group=OPTICS, path="explore.engines", scale=Scale.INTEGER,
-        unit="", lo=1, hi=64, default=4.0, status="assumed", source=_UNDISCLOSED,
-        meaning="Optical engines in one server.",
+        key="engines", label="engines", group=OPTICS, path="assumptions.engines",
+        scale=Scale.INTEGER, unit="", lo=1, hi=128, default=4.0, status="assumed",
+        source=_UNDISCLOSED, meaning="Optical engines in one server.",
     ),
     Field(
-        key="reload_s", label="reload", group=OPTICS, path="assumptions.reload_s", scale=Scale.LOG,
-        unit="s", lo=1e-8, hi=1e-2, default=1e-5, status="assumed", source=_UNDISCLOSED,
+        key="t_reload_s", label="reload", group=OPTICS, path="assumptions.t_reload_s",
+        scale=Scale.LOG, unit="s", lo=1e-8, hi=2e-2, default=1e-5, status="assumed",
+        source=_UNDISCLOSED,
         meaning="Time to put new weights on the mask. It decides how many tokens must share a pass.",
     ),
     Field(
-        key="clock_hz", label="clock", group=OPTICS, path="assumptions.clock_hz", scale=Scale.LOG,
-        unit="Hz", lo=1e7, hi=1e11, default=1e9, status="assumed", source=_UNDISCLOSED,
+        key="f_cycle_hz", label="clock", group=OPTICS, path="assumptions.f_cycle_hz",
+        scale=Scale.LOG, unit="Hz", lo=1e6, hi=2e10, default=1e9, status="assumed",
+        source=_UNDISCLOSED,
         meaning="Vectors that one engine sends through the light path each second.",
     ),
     Field(
-        key="mask_bits", label="mask", group=OPTICS, path="assumptions.mask_bits",
-        scale=Scale.INTEGER, unit="bit", lo=1, hi=12, default=4.0, status="assumed",
+        key="mask_bits", label="mask bits", group=OPTICS, path="assumptions.mask_bits",
+        scale=Scale.INTEGER, unit="bit", lo=1, hi=15, default=4.0, status="vendor",
         source=_UNDISCLOSED,
         meaning="Bits of one weight on the mask. More bits than the mask has cost more passes.",
     ),
     Field(
-        key="snr_db", label="SNR", group=OPTICS, path="assumptions.snr_db", scale=Scale.LINEAR,
-        unit="dB", lo=10.0, hi=60.0, default=34.0, status="assumed", source=_UNDISCLOSED,
+        key="target_snr_db", label="SNR", group=OPTICS, path="assumptions.target_snr_db",
+        scale=Scale.LINEAR, unit="dB", lo=5.0, hi=60.0, default=30.0, status="assumed",
+        source=_UNDISCLOSED,
         meaning="Signal to noise at a detector. Laser power grows with it.",
     ),
     Field(
-        key="attention", label="attention", group=OPTICS, path="explore.attention",
-        scale=Scale.CHOICE, default="silicon", status="assumed", source="the safer reading",
-        choices=(("silicon", "on silicon"), ("optics", "on optics")),
-        meaning="Where attention's own products run; they grow with the square of the context.",
+        key="attention_op_per_s_per_engine", label="attention", group=OPTICS,
+        path="assumptions.attention_op_per_s_per_engine", scale=Scale.LOG, unit="op/s",
+        lo=1e12, hi=1e16, default=2.5e14, status="assumed", source=_UNDISCLOSED,
+        meaning="Digital attention beside each optical engine. Attention grows with the square of "
+        "the context and stays on silicon, so this is what long prompts run into.",
     ),
     Field(
         key="price_ratio", label="price", group=SERVICE, path="assumptions.price_ratio",
@@ -298,30 +336,33 @@ FIELDS: tuple[Field, ...] = (
     ),
     Field(
         key="electricity_usd_per_kwh", label="$/kWh", group=SERVICE,
-        path="facility.electricity_usd_per_kwh", scale=Scale.LINEAR, unit="usd", lo=0.0, hi=0.5,
-        default=0.08, status="estimate", source="industrial tariffs",
+        path="facility.electricity_usd_per_kwh", scale=Scale.LINEAR, unit="usd", lo=0.005, hi=0.5,
+        default=0.08, status="estimate", source="US planning value; states 0.068 to 0.163",
         meaning="Price of energy at the meter.",
     ),
     Field(
         key="pue", label="PUE", group=SERVICE, path="facility.pue", scale=Scale.LINEAR, unit="",
-        lo=1.0, hi=2.0, default=1.2, status="estimate", source="operators' reports",
+        lo=1.0, hi=2.0, default=1.2, status="estimate", source="operators' reports, 1.04 to 1.6",
         meaning="Facility energy over IT energy.",
     ),
     Field(
         key="ttft_s", label="SLO TTFT", group=SERVICE, path="slo.ttft_s", scale=Scale.LOG, unit="s",
-        lo=0.05, hi=60.0, default=2.0,
+        lo=0.05, hi=60.0, default=2.0, status="estimate", source="the server limit of MLPerf",
         meaning="Longest wait for the first token that still counts.",
     ),
     Field(
         key="tpot_s", label="SLO TPOT", group=SERVICE, path="slo.tpot_s", scale=Scale.LOG, unit="s",
-        lo=0.005, hi=1.0, default=0.05,
+        lo=0.005, hi=1.0, default=0.05, status="estimate", source="20 tokens/s, faster than reading",
         meaning="Longest time per further token that still counts.",
     ),
 )  # fmt: skip
 """Every control, in the order of the screen."""
 
 BY_KEY = {field.key: field for field in FIELDS}
-BY_PATH = {field.path: field for field in FIELDS}
+ENGINE_KEYS = tuple(
+    f.key for f in FIELDS if f.group == OPTICS and f.path.startswith("assumptions.")
+)
+"""Fields that an optical server has of its own; choosing another server sets them."""
 NUMERIC = tuple(field for field in FIELDS if field.scale is not Scale.CHOICE)
 """Fields that can be an axis of the chart or the map."""
 

@@ -17,7 +17,7 @@ SCOPES = (
 
 PARTS = (
     ("optics", "optics", "o"), ("gpu_prefill", "prefill", "p"), ("attention", "attention", "a"),
-    ("gpu_decode", "decode", "d"), ("kv_transfer", "KV transfer", "k"), ("host", "host", "h"),
+    ("gpu_decode", "decode", "d"), ("kv_transfer", "KV", "k"), ("host", "host", "h"),
     ("idle", "idle", "i"), ("cooling", "cooling", "c"),
 )  # fmt: skip
 """Energy parts: key, label, letter."""

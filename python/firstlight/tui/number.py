@@ -22,7 +22,7 @@ _NUMBER = re.compile(
 _SUFFIXES = {
     "W": ("w", "watt", "watts"), "s": ("s", "sec", "seconds"), "Hz": ("hz",), "J": ("j",),
     "tok": ("tok", "token", "tokens", "t"), "%": ("%",), "usd": ("usd", "$"), "dB": ("db",),
-    "bit": ("bit", "bits", "b"), "×": ("x", "×"), "g": ("g",),
+    "bit": ("bit", "bits", "b"), "×": ("x", "×"), "g": ("g",), "op/s": ("op/s", "ops"),
 }  # fmt: skip
 
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-import tomllib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote
 
 from firstlight.errors import OutputError, ScenarioError, nearest
-from firstlight.tui.field import BY_KEY, BY_PATH, FIELDS, Field, Scale
+from firstlight.tui.field import BY_KEY, FIELDS, Field, Scale
 from firstlight.tui.number import Range, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+if TYPE_CHECKING:
+    from firstlight.scenario import Scenario
 
 _INDEX = {f.key: i for i, f in enumerate(FIELDS)}
 _SHARE = "fl:1?"
@@ -30,12 +32,12 @@ class Setup:
     Attributes:
         values: One value a field, in the order of `FIELDS`.
         name: Title of the scenario, may be "".
-        origin: Scenario file that holds what no control shows, or "".
+        base: Scenario that holds what no control shows; None is the shipped one.
     """
 
     values: tuple[Value, ...] = tuple(f.default for f in FIELDS)
     name: str = ""
-    origin: str = ""
+    base: Scenario | None = None
 
     def __getitem__(self, key: str) -> Value:
         return self.values[_INDEX[key]]
@@ -91,7 +93,7 @@ class Setup:
         for key in self.ranges:
             value, f = self[key], BY_KEY[key]
             if isinstance(value, Range):
-                middle[key] = f.at((f.position(value.lo) + f.position(value.hi)) / 2)
+                middle[key] = f.on_track(value)
         return self.with_values(middle)
 
 
@@ -157,112 +159,6 @@ def _plain(f: Field, word: str) -> Value:
         return f.checked(float(word))
     except ValueError:
         return f.parse(word)
-
-
-# ----------------------------------------------------------------------------------------- file
-
-
-def document(setup: Setup) -> dict[str, Any]:
-    """Return the setup as the tables of a scenario file."""
-    tables: dict[str, Any] = {"schema": 1}
-    if setup.name:
-        tables["name"] = setup.name
-    for f, value in zip(FIELDS, setup.values, strict=True):
-        *heads, last = f.path.split(".")
-        table = tables
-        for head in heads:
-            table = table.setdefault(head, {})
-        table[last] = _stored(f, value)
-    return tables
-
-
-def _stored(f: Field, value: Value) -> str | float | int:
-    if isinstance(value, Range):
-        return f"{value.lo!r}..{value.hi!r}"
-    if f.scale is Scale.INTEGER and isinstance(value, float):
-        return int(value)
-    return value
-
-
-def to_toml(setup: Setup) -> str:
-    """Return the scenario file, with meaning and provenance beside each value."""
-    import tomli_w
-
-    lines = []
-    table = ""
-    for line in tomli_w.dumps(document(setup)).splitlines():
-        if line.startswith("["):
-            table = line.strip("[]") + "."
-        key = (table + line.split(" = ", maxsplit=1)[0]) if " = " in line else ""
-        f = BY_PATH.get(key)
-        lines.append(f"{line}  # {f.label}: {f.allowed()} ({f.status})" if f else line)
-    return "\n".join([f"# {share(setup)}", *lines]) + "\n"
-
-
-def from_toml(text: str, *, where: str) -> Setup:
-    """Return the setup of a scenario file.
-
-    Args:
-        text: TOML.
-        where: File name for messages.
-
-    Raises:
-        ScenarioError: Not TOML, an unknown key, or a value that is not allowed.
-    """
-    try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        msg = f"{where}: not valid TOML: {error}"
-        raise ScenarioError(msg) from None
-    setup = DEFAULT
-    for path, value in _flat(tables):
-        if path == "name":
-            setup = replace(setup, name=str(value))
-        elif path != "schema":
-            setup = _set_path(setup, path, value, where)
-    return setup
-
-
-def _set_path(setup: Setup, path: str, value: object, where: str) -> Setup:
-    f = BY_PATH.get(path)
-    if f is None:
-        msg = f"{where}: unknown key {path!r}{nearest(path, BY_PATH)}; known: {', '.join(BY_PATH)}"
-        raise ScenarioError(msg)
-    try:
-        if isinstance(value, str):
-            return setup.replace(f.key, _plain(f, value))
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            msg = f"{f.label}: {value!r} is neither number nor text"
-            raise ScenarioError(msg)
-        return setup.replace(f.key, float(value))
-    except ScenarioError as error:
-        msg = f"{where}: {path}: {error}"
-        raise ScenarioError(msg) from None
-
-
-def _flat(table: Mapping[str, object], head: str = "") -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = []
-    for key, value in table.items():
-        path = f"{head}{key}"
-        if isinstance(value, dict):
-            found += _flat(value, f"{path}.")
-        else:
-            found.append((path, value))
-    return found
-
-
-def load(path: Path) -> Setup:
-    """Return the setup of a file.
-
-    Raises:
-        ScenarioError: It cannot be read or means nothing.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"{path}: cannot be read: {error}"
-        raise ScenarioError(msg) from None
-    return replace(from_toml(text, where=str(path)), origin=str(path))
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -32,6 +32,7 @@ class ControlsData:
 
     Attributes:
         setup: What the controls say.
+        home: What a reset returns to.
         pinned: Scenario A, or None.
         selected: Index into `lines`.
         first: First line that is shown.
@@ -43,6 +44,7 @@ class ControlsData:
     """
 
     setup: Setup
+    home: Setup = DEFAULT
     pinned: Setup | None = None
     selected: int = 1
     first: int = 0
@@ -63,11 +65,11 @@ def lines(folded: frozenset[str]) -> list[str | Field]:
     return found
 
 
-def letter(setup: Setup, f: Field, statuses: Mapping[str, str] | None = None) -> str:
+def letter(data: ControlsData, f: Field) -> str:
     """Return the provenance letter of a control: ``S`` once it was set by hand."""
-    if setup[f.key] != f.default:
+    if data.setup[f.key] != data.home[f.key]:
         return "S"
-    return LETTERS.get((statuses or {}).get(f.key, f.status), "?")
+    return LETTERS.get((data.statuses or {}).get(f.key, f.status), "?")
 
 
 def render(
@@ -96,7 +98,7 @@ def render(
             canvas, y, theme, symbols,
             slider.SliderData(
                 field=line, value=value, is_focused=is_focused,
-                letter=letter(data.setup, line, data.statuses),
+                letter=letter(data, line),
                 ghost=ghost if ghost != value else None,
                 edit=data.edit if is_focused else None, problem=bool(data.problem),
             ),
@@ -124,7 +126,7 @@ def _group(
     style = theme.style(Ink.ACCENT if is_focused else Ink.DIM, on, bold=True)
     x = canvas.text(0, y, f"{symbols.fold[0 if is_folded else 1]} {name}", style)
     inside = [f for f in FIELDS if f.group == name]
-    moved = sum(data.setup[f.key] != f.default for f in inside)
+    moved = sum(data.setup[f.key] != data.home[f.key] for f in inside)
     if is_folded:
         said = f"{len(inside)} hidden" + (f", {moved} set" if moved else "")
         canvas.text(x + 2, y, plain(said, symbols), theme.style(Ink.DIM, on))
@@ -163,6 +165,7 @@ class Controls(Panel, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.setup = DEFAULT
+        self.home = DEFAULT
         self.pinned: Setup | None = None
         self.axis_key = ""
         self.statuses: Mapping[str, str] | None = None
@@ -175,8 +178,9 @@ class Controls(Panel, can_focus=True):
 
     # -- what is shown
 
-    def show(self, setup: Setup, *, pinned: Setup | None, axis_key: str) -> None:
+    def show(self, setup: Setup, *, home: Setup, pinned: Setup | None, axis_key: str) -> None:
         """Show another setup."""
+        self.home = home
         self.setup, self.pinned, self.axis_key = setup, pinned, axis_key
         self.redraw()
 
@@ -184,7 +188,7 @@ class Controls(Panel, can_focus=True):
         """Return the column's strips."""
         self._scroll(height)
         data = ControlsData(
-            setup=self.setup, pinned=self.pinned, selected=self._selected, first=self._first,
+            setup=self.setup, home=self.home, pinned=self.pinned, selected=self._selected, first=self._first,
             folded=self.folded, axis_key=self.axis_key, edit=self._edit, problem=self._problem,
             statuses=self.statuses,
         )  # fmt: skip
@@ -296,7 +300,7 @@ class Controls(Panel, can_focus=True):
             self._typed("")
         elif event.key in ("tab", "down", "up"):
             self._commit()
-            if self._edit is None:
+            if not self.is_editing:
                 self.step(-1 if event.key == "up" else 1)
         elif event.is_printable and event.character:
             self._typed(self._edit + event.character)

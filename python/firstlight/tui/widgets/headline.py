@@ -103,16 +103,22 @@ def _heading(
         design = answer.designs[index]
         room = end - start - 3
         text = f"{symbols.mark(index)} {plain(design.label, symbols)}"
-        number_end = _number_end(start, end)
+        number_end = _number_end(start, end, has_bands=_has_bands(answer))
         canvas.right(
             max(number_end, start + min(cells(text), room) + 1), 0, text,
             theme.design(index, bold=True), width=max(room + 1, 0),
         )  # fmt: skip
 
 
-def _number_end(start: int, end: int) -> int:
+def _number_end(start: int, end: int, *, has_bands: bool) -> int:
     """Return where a number ends: room for a change or a band follows in wide columns."""
-    return end - 1 if end - start < 18 else end - 11
+    if end - start < 18:
+        return end - 1
+    return end - (12 if has_bands and end - start >= 22 else 7)
+
+
+def _has_bands(answer: Answer) -> bool:
+    return any(low != high for d in answer.designs for low, high in d.band.values())
 
 
 def _row(
@@ -161,7 +167,7 @@ def _cell(
     assert answer is not None  # noqa: S101
     design = answer.designs[index]
     start, end = column
-    stop = _number_end(start, end)
+    stop = _number_end(start, end, has_bands=_has_bands(answer))
     value = metric.value(design, data.scope)
     text = plain(written(value, metric.unit), symbols)
     if value is not None and answer.tier is not Tier.FULL:

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from firstlight.tui.axis import Axis, Floats
 
 
+REACH = math.log(10.0)
+"""Ratios beyond tenfold share the last colour."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HeatMapData:
     """What the map shows.
@@ -164,7 +168,7 @@ def render(
         if point is not None:
             x, y = frame.cell(data, point)
             canvas.text(x, y, glyph, _pointer(theme))
-    _key(canvas, theme, symbols, frame, data, shade, height - 2)
+    _key(canvas, theme, symbols, data, shade, height - 2)
     canvas.text(1, height - 1, plain(data.note, symbols), theme.style(Ink.DIM), width=width - 1)
     return canvas.strips()
 
@@ -188,8 +192,10 @@ class _Shade:
         forward = np.log(np.where(values > 0, values, np.nan)) if is_log else values
         lo, hi = float(np.nanmin(forward)), float(np.nanmax(forward))
         if data.is_ratio:
-            reach = max(abs(lo), abs(hi), 0.1)
-            lo, hi = -reach, reach
+            # Each side has its own reach, at most tenfold: a far corner must not grey the rest.
+            worst, best = min(max(-lo, 0.1), REACH), min(max(hi, 0.1), REACH)
+            sides = np.where(forward < 0, forward / worst, forward / best)
+            return cls(0.5 + np.clip(sides, -1, 1) / 2, math.exp(-worst), math.exp(best), is_log)
         span = hi - lo or 1.0
         ends = (math.exp(lo), math.exp(hi)) if is_log else (lo, hi)
         return cls((forward - lo) / span, *ends, is_log)
@@ -289,7 +295,6 @@ def _key(
     canvas: Canvas,
     theme: Theme,
     symbols: Symbols,
-    frame: Frame,
     data: HeatMapData,
     shade: _Shade,
     y: int,
@@ -297,7 +302,7 @@ def _key(
     dim = theme.style(Ink.DIM)
     low, high = written(shade.lo, data.unit), written(shade.hi, data.unit)
     if data.is_ratio:
-        low, high = f"optics lose {low}", f"{high} optics win"
+        low, high = f"optics lose ×{1 / shade.lo:.2g}", f"×{shade.hi:.2g} optics win"
     x = canvas.text(1, y, plain(low, symbols) + " ", dim)
     length = min(max(canvas.width - x - cells(high) - 24, 4), 32)
     for i in range(length):

@@ -53,7 +53,6 @@ class LineChartData:
 
     Attributes:
         title: Metric and scope.
-        x_label: Name of the field.
         x_unit: Unit of the field.
         x_axis: Scale of the field.
         y_unit: Unit of the metric.
@@ -63,10 +62,12 @@ class LineChartData:
         is_stale: Whether it belongs to an earlier scenario.
         note: Said instead of curves when there are none.
         y_axis: Scale held during a drag, or None to fit.
+        points: Each design's number at the cursor, which may differ from its curve: the curve is
+            closed form, the point may be simulated.
+        is_approximate: Whether the points are not final.
     """
 
     title: str
-    x_label: str
     x_unit: str
     x_axis: Axis
     y_unit: str
@@ -76,6 +77,15 @@ class LineChartData:
     is_stale: bool = False
     note: str = ""
     y_axis: Axis | None = field(default=None)
+    points: tuple[float | None, ...] = ()
+    is_approximate: bool = False
+
+    def point(self, series: Series) -> float:
+        """Return a design's number at the cursor, from its curve where nothing better is known."""
+        if not series.is_ghost and series.index < len(self.points):
+            value = self.points[series.index]
+            return math.nan if value is None else value
+        return at(series, self.cursor, self.x_axis) if self.cursor is not None else math.nan
 
 
 def fit(data: LineChartData) -> Axis:
@@ -158,8 +168,8 @@ def _legend(
 ) -> list[tuple[str, Style]]:
     entries = []
     for s in curves:
-        value = at(s, data.cursor, data.x_axis) if data.cursor is not None else math.nan
-        text = f"{symbols.mark(s.index)} {s.label} {written(value, data.y_unit)}"
+        sign = symbols.approximate if data.is_approximate else ""
+        text = f"{symbols.mark(s.index)} {s.label} {sign}{written(data.point(s), data.y_unit)}"
         style = theme.style(Ink.FAINT) if data.is_stale else theme.design(s.index)
         entries.append((plain(text, symbols), style))
     if any(s.is_ghost for s in data.series):
@@ -286,8 +296,12 @@ def _curves(
     wide, high = frame.width * symbols.dot_columns, frame.height * symbols.dot_rows
     thickness = 2 if symbols.name == "braille" and frame.height >= 12 else 1
     layers = sorted(data.series, key=lambda s: not s.is_ghost)
-    styles, counts, found = [], [], []
-    for s in layers:
+    if not layers:
+        return
+    count = symbols.dot_rows * symbols.dot_columns
+    found, lit = [], []
+    shaded = np.full((frame.height, frame.width), -1, np.int32)
+    for i, s in enumerate(layers):
         line = sampled(s.xs, s.ys, data.x_axis, frame.y_axis, wide)
         grid = dots(line, high, thickness=1 if s.is_ghost else thickness)
         if s.is_ghost:
@@ -295,29 +309,37 @@ def _curves(
             grid[:, 2::3] = False
         mask = masks(grid, symbols)
         found.append(mask)
-        lit = sum((mask >> bit) & 1 for bit in range(symbols.dot_rows * symbols.dot_columns))
-        counts.append(lit - (100 if s.is_ghost else 0) * (mask > 0))
-        styles.append(_line_style(theme, data, s))
-        _band(canvas, theme, symbols, frame, data, s)
-    if not found:
-        return
+        dots_in = sum((mask >> bit) & 1 for bit in range(count))
+        # A ghost never takes a cell from a live curve, and no curve takes one it does not touch.
+        lit.append(np.where(mask == 0, -1000, dots_in - (100 if s.is_ghost else 0)))
+        inside = _band(canvas, theme, symbols, frame, data, s)
+        if inside is not None:
+            shaded[inside] = i
     # Curves that share a cell share its dots: the last one drawn must not cut the others.
-    stack = np.stack(counts)
-    stack[np.stack(found) == 0] = -1000
-    owner = stack.argmax(axis=0).astype(np.int32)
+    owner = np.stack(lit).argmax(axis=0).astype(np.int32)
     joined = np.bitwise_or.reduce(np.stack(found))
     codes = symbols.glyphs()[joined]
     codes[joined == 0] = 0
-    canvas.paint(frame.left, frame.top, codes, owner, styles)
+    styles = [_line_style(theme, data, s, None) for s in layers]
+    for ground in layers:
+        styles += [_line_style(theme, data, s, ground) for s in layers]
+    canvas.paint(frame.left, frame.top, codes, owner + (shaded + 1) * len(layers), styles)
 
 
-def _line_style(theme: Theme, data: LineChartData, s: Series) -> Style:
+def _line_style(theme: Theme, data: LineChartData, s: Series, band: Series | None) -> Style:
+    """Return a curve's style, over the band of another curve where it lies in one."""
     if data.is_stale:
         return theme.style(Ink.FAINT)
+    color = theme.designs[s.index % len(theme.designs)]
+    ground = None
+    if band is not None:
+        ground = blend(theme, theme.designs[band.index % len(theme.designs)], 0.2)
     if not s.is_ghost:
-        return theme.design(s.index)
-    mixed = blend(theme, theme.designs[s.index % len(theme.designs)], 0.55)
-    return theme.style(Ink.DIM) if mixed is None else colored(mixed, theme.color(Ink.GROUND))
+        return theme.design(s.index) if ground is None else colored(color, ground)
+    mixed = blend(theme, color, 0.55)
+    if mixed is None:
+        return theme.style(Ink.DIM)
+    return colored(mixed, ground or theme.color(Ink.GROUND))
 
 
 def blend(theme: Theme, color: str, share: float) -> str | None:
@@ -330,31 +352,39 @@ def blend(theme: Theme, color: str, share: float) -> str | None:
 
 
 def _band(
-    canvas: Canvas,
-    theme: Theme,
-    symbols: Symbols,
-    frame: _Frame,
-    data: LineChartData,
-    s: Series,
-) -> None:
+    canvas: Canvas, theme: Theme, symbols: Symbols, frame: _Frame, data: LineChartData, s: Series
+) -> npt.NDArray[np.bool_] | None:
+    """Lay a curve's band beneath it, its edges to an eighth of a cell; return the cells inside."""
     if s.low is None or s.high is None:
-        return
+        return None
     low = sampled(s.xs, s.low, data.x_axis, frame.y_axis, frame.width)
     high = sampled(s.xs, s.high, data.x_axis, frame.y_axis, frame.width)
-    centers = 1.0 - np.arange(frame.height) / max(frame.height - 1, 1)
-    half = 0.5 / max(frame.height - 1, 1)
+    floor = np.arange(frame.height - 1, -1, -1)[:, None] / frame.height
     with np.errstate(invalid="ignore"):
-        inside = (centers[:, None] >= low - half) & (centers[:, None] <= high + half)
-    shade = blend(theme, theme.designs[s.index % len(theme.designs)], 0.22)
+        top = np.clip((high[None, :] - floor) * frame.height, 0, 1)
+        bottom = np.clip((low[None, :] - floor) * frame.height, 0, 1)
+    top, bottom = np.nan_to_num(top), np.nan_to_num(bottom)
+    inside = top - bottom > 0.5
+    shade = None
+    if len(set(symbols.levels)) == 8:
+        shade = blend(theme, theme.designs[s.index % len(theme.designs)], 0.2)
     codes = np.zeros(inside.shape, np.uint32)
+    inks = np.zeros(inside.shape, np.int32)
     if shade is None:
         codes[inside] = ord(symbols.shades[1])
-        style = theme.style(Ink.DIM)
-    else:
-        codes[inside] = ord(" ")
-        edge = colored(theme.designs[s.index % len(theme.designs)], shade)
-        style = edge
-    canvas.paint(frame.left, frame.top, codes, np.zeros(codes.shape, np.int32), [style])
+        canvas.paint(frame.left, frame.top, codes, inks, [theme.style(Ink.DIM)])
+        return None
+    ground = theme.color(Ink.GROUND)
+    levels = np.array([ord(c) for c in " " + symbols.levels], np.uint32)
+    is_top = (top > bottom) & (bottom <= 0)
+    codes[is_top] = levels[np.rint(top[is_top] * 8).astype(int)]
+    is_bottom = (top > bottom) & (bottom > 0)
+    codes[is_bottom] = levels[np.rint(bottom[is_bottom] * 8).astype(int)]
+    inks[is_bottom] = 1
+    canvas.paint(
+        frame.left, frame.top, codes, inks, [colored(shade, ground), colored(ground, shade)]
+    )
+    return inside
 
 
 def winner_at(curves: list[Series], x: float, axis: Axis, *, is_more_better: bool) -> int | None:
@@ -394,11 +424,26 @@ def _winners(
         if is_known:
             canvas.text(frame.left + (start + column - 1) // 2, y, symbols.mark(index), style)
         if column < frame.width and known[start] and known[column]:
-            share = (column - 0.5) / (frame.width - 1)
-            breaks.append(data.x_axis.value(share))
+            before, after = curves[int(best[start])], curves[int(best[column])]
+            span = ((column - 1) / (frame.width - 1), column / (frame.width - 1))
+            breaks.append(_meeting(before, after, data.x_axis, span))
         start = column
     canvas.right(frame.left - 1, y, "best", theme.style(Ink.DIM), width=max(frame.left - 1, 0))
     return breaks
+
+
+def _meeting(a: Series, b: Series, axis: Axis, span: tuple[float, float]) -> float:
+    """Return where two curves meet between two positions on the axis."""
+    low, high = span
+    sign = at(a, axis.value(low), axis) > at(b, axis.value(low), axis)
+    for _ in range(20):
+        middle = (low + high) / 2
+        x = axis.value(middle)
+        if (at(a, x, axis) > at(b, x, axis)) == sign:
+            low = middle
+        else:
+            high = middle
+    return axis.value((low + high) / 2)
 
 
 def _marks(
@@ -413,21 +458,21 @@ def _marks(
         style = theme.style(Ink.FAINT) if data.is_stale else theme.design(s.index, bold=True)
         # Staggered, so that the marks of curves that lie close do not hide each other.
         for share in (0.12 + 0.04 * s.index, 0.86 + 0.04 * s.index):
-            _mark(canvas, frame, data, s, data.x_axis.value(share), symbols.mark(s.index), style)
+            x = data.x_axis.value(share)
+            _mark(canvas, frame, data, x, at(s, x, data.x_axis), symbols.mark(s.index), style)
         if data.cursor is not None:
-            _mark(canvas, frame, data, s, data.cursor, symbols.mark(s.index), style)
+            _mark(canvas, frame, data, data.cursor, data.point(s), symbols.mark(s.index), style)
 
 
 def _mark(
     canvas: Canvas,
     frame: _Frame,
     data: LineChartData,
-    s: Series,
     x: float,
+    value: float,
     glyph: str,
     style: Style,
 ) -> None:
-    value = at(s, x, data.x_axis)
     y = frame.row(value) if math.isfinite(value) else None
     if y is not None:
         canvas.text(frame.column(data.x_axis, x), y, glyph, style)
@@ -442,8 +487,7 @@ def _x_labels(
     breaks: list[float],
     y: int,
 ) -> None:
-    name = plain(data.x_label, symbols)
-    taken = [(0, canvas.text(1, y, name, theme.style(Ink.DIM), width=max(frame.left - 2, 0)) + 1)]
+    taken: list[tuple[int, int]] = []
     dim, accent = theme.style(Ink.DIM), theme.style(Ink.ACCENT, bold=True)
     wanted = [(x, accent, symbols.ghost) for x in breaks[:3]]
     if data.cursor is not None:

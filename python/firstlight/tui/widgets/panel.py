@@ -35,6 +35,7 @@ class Panel(Widget):
     Subclasses implement `draw`; they call `redraw` when what they show changed.
     """
 
+    ALLOW_MAXIMIZE = True
     DEFAULT_CSS = "Panel { width: 1fr; height: 1fr; }"
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002

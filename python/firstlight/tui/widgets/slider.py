@@ -14,7 +14,7 @@ from firstlight.tui.theme import Ink, Theme, colored
 if TYPE_CHECKING:
     from textual.strip import Strip
 
-LABEL_CELLS = 10
+LABEL_CELLS = 11
 VALUE_CELLS = 9
 
 

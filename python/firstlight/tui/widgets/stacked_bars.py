@@ -129,14 +129,14 @@ def _key(
     present: list[int],
     start: int,
 ) -> None:
-    need = sum(cells(data.key[i][0]) + 5 for i in present)
+    need = sum(cells(data.key[i][0]) + 4 for i in present)
     is_beside = start + need <= canvas.width
     x = canvas.width - need if is_beside else 1
     y = 0 if is_beside else len(data.bars) + 1
     for i in present:
         name, letter = data.key[i]
-        x = canvas.text(x, y, f" {letter} ", theme.part(i))
-        x = canvas.text(x + 1, y, plain(name, symbols), theme.style(Ink.DIM)) + 1
+        x = canvas.text(x, y, letter, theme.part(i))
+        x = canvas.text(x + 1, y, plain(name, symbols), theme.style(Ink.DIM)) + 2
 
 
 class StackedBars(Panel):
