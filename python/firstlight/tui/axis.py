@@ -91,16 +91,21 @@ class Axis:
 
     def _log_ticks(self, count: int) -> list[float]:
         low, high = math.log10(self.lo), math.log10(self.hi)
-        decades = high - low
-        for leads in ((1, 2, 5), (1, 3), (1,)):
-            if decades * len(leads) <= count:
+        powers = range(math.floor(low), math.ceil(high) + 1)
+        best: list[float] = []
+        for leads, every in (
+            ((1, 2, 5), 1),
+            ((1, 3), 1),
+            ((1,), 1),
+            ((1,), 2),
+            ((1,), 3),
+            ((1,), 6),
+        ):
+            found = [lead * 10.0**p for p in powers if p % every == 0 for lead in leads]
+            inside = [v for v in found if self.lo * (1 - 1e-9) <= v <= self.hi * (1 + 1e-9)]
+            if len(inside) < 2:
+                break  # coarser sets have even less
+            best = inside
+            if len(inside) <= count:
                 break
-        every = max(1, math.ceil(decades / count)) if leads == (1,) else 1
-        found = [
-            lead * 10.0**exponent
-            for exponent in range(math.floor(low), math.ceil(high) + 1)
-            if exponent % every == 0
-            for lead in leads
-        ]
-        inside = [v for v in found if self.lo * (1 - 1e-9) <= v <= self.hi * (1 + 1e-9)]
-        return inside if len(inside) > 1 else self._linear_ticks(max(count, 2))
+        return best or self._linear_ticks(max(count, 2))

@@ -76,7 +76,7 @@ METRICS = (
         meaning="Requests per second that meet every service limit, at the same watts.",
     ),
     Metric(
-        path="output_tok_per_s", label="tokens/s out", unit="/s", is_more_better=True,
+        path="output_tok_per_s", label="tok/s out", unit="/s", is_more_better=True,
         meaning="Generated tokens per second at that load.",
     ),
     Metric(
@@ -104,7 +104,7 @@ METRICS = (
         meaning="Dollars per million output tokens: equipment, colocation and energy.",
     ),
     Metric(
-        path="carbon_g_per_request", label="gCO₂/request", unit="g", is_more_better=False,
+        path="carbon_g_per_request", label="gCO₂/req", unit="g", is_more_better=False,
         meaning="Grams of CO₂ equivalent per request from the grid's energy.",
     ),
 )  # fmt: skip
@@ -125,3 +125,9 @@ def ratio(answer: Answer, metric: Metric, scope: str) -> float | None:
     if not mine or not theirs or min(theirs) <= 0:
         return None
     return mine / max(theirs) if metric.is_more_better else min(theirs) / mine
+
+
+def short(design: DesignAnswer) -> str:
+    """Return a design's name for narrow places."""
+    words = {OPTICAL: "optical", DISAGGREGATED: "disagg", COLOCATED: "co-loc"}
+    return words.get(design.name, design.label[:7])

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from firstlight.tui.answer import Answer, Citation, Tier
+from firstlight.tui.answer import Answer, Citation, Tier, Timeline
 from firstlight.tui.axis import Axis, Floats
 from firstlight.tui.engine import BreakEven, Curve, Drawn, Judged, Map, Tornado, crossings
 from firstlight.tui.field import BY_KEY, FIELDS, Scale
-from firstlight.tui.metric import METRICS, PARTS, SCOPES, Metric, ratio
+from firstlight.tui.metric import METRICS, PARTS, SCOPES, Metric, ratio, short
 from firstlight.tui.number import Range, Value, setting, written
 from firstlight.tui.state import DEFAULT, Setup
 from firstlight.tui.theme import Ink
@@ -87,7 +87,7 @@ def summary(setup: Setup) -> str:
 
 
 def state_words(known: Known) -> tuple[str, bool]:
-    """Return the tier of the answer in words, and whether it is final."""
+    """Return the tier of the answer in words, and whether it is final; short words come last."""
     if known.answer is None:
         return "…", False
     flags = ("A pinned  " if known.pinned else "") + ("FROZEN  " if known.is_frozen else "")
@@ -227,6 +227,7 @@ def _series(
             found.append(
                 Series(
                     label=design.label,
+                    short=short(design),
                     index=i,
                     xs=curve.xs,
                     ys=np.array(ys),
@@ -409,11 +410,9 @@ def heat_map(known: Known, cursor: tuple[float, float] | None) -> HeatMapData | 
     y_axis = Axis(lo=float(found.ys[0]), hi=float(found.ys[-1]), is_log=up.scale is Scale.LOG)
     value = at_point(values, x_axis, y_axis, point)
     return HeatMapData(
-        title=f"{title_of(known.metric, known.scope)}: how many times optics beat the better silicon design ≈",
+        title=f"{title_of(known.metric, known.scope)}: optics against the better silicon design ≈   {up.label} (up) × {across.label}",
         x_axis=x_axis,
         y_axis=y_axis,
-        x_label=across.label,
-        y_label=up.label,
         x_unit=across.unit,
         y_unit=up.unit,
         values=values,
@@ -448,6 +447,8 @@ def said_ratio(value: float) -> str:
 def gantt(known: Known, window: tuple[float, float] | None, request: str, design: str) -> GanttData:
     """Return the timeline in a window."""
     line = known.drawn.timeline if known.drawn else None
+    if line is not None and not request:
+        request = first_request(line)
     note_ = known.drawn.reason if known.drawn else "calculating the timeline …"
     start, end = window or ((line.start_s, line.end_s) if line else (0.0, 0.0))
     title = f"TIMELINE of {design}"
@@ -456,6 +457,13 @@ def gantt(known: Known, window: tuple[float, float] | None, request: str, design
     return GanttData(
         timeline=line, start_s=start, end_s=end, request=request, title=title, note=note_
     )
+
+
+def first_request(line: Timeline) -> str:
+    """Return the request whose life is shown first: one that begins inside the window."""
+    inside = [one for one in line.lives if one.stages and one.stages[0].start_s > line.start_s]
+    chosen = inside or list(line.lives)
+    return chosen[0].request if chosen else ""
 
 
 _VERDICTS = ("holds", "partly", "fails", "unknown")

@@ -46,6 +46,7 @@ class Symbols:
         verdicts: holds, partly, fails, unknown.
         cursor: Cursor on a map.
         times: Multiplication sign.
+        hatch: Fill of what cannot be.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Symbols:
     verdicts: str
     cursor: str
     times: str
+    hatch: str
 
     def mark(self, index: int) -> str:
         """Return a design's mark."""
@@ -105,19 +107,19 @@ BRAILLE = Symbols(
     name="braille", dot_columns=2, dot_rows=4, marks="●▲■", ghost="◆", best="▸", approximate="≈",
     track="─", fill="━", thumb="▏▎▍▌▋▊▉█", eighths="▏▎▍▌▋▊▉█", levels="▁▂▃▄▅▆▇█", shades=" ░▒▓█",
     half="▀", left="◂", right="▸", line="━", bar="│", grid="·", dash="┊", cross="┼", fold="▸▾",
-    verdicts="✓◐✗?", cursor="◎", times="×",
+    verdicts="✓◐✗?", cursor="◎", times="×", hatch="╱",
 )  # fmt: skip
 BLOCK = Symbols(
     name="block", dot_columns=2, dot_rows=2, marks="●▲■", ghost="◆", best="►", approximate="≈",
     track="─", fill="═", thumb="▌▌▌▌██▐▐", eighths="▌▌▌▌████", levels="▄▄▄▄████", shades=" ░▒▓█",
     half="▀", left="◄", right="►", line="─", bar="│", grid="·", dash="│", cross="┼", fold="►▼",
-    verdicts="√~x?", cursor="+", times="x",
+    verdicts="√~x?", cursor="+", times="x", hatch="/",
 )  # fmt: skip
 ASCII = Symbols(
     name="ascii", dot_columns=1, dot_rows=3, marks="o^#", ghost="a", best=">", approximate="~",
     track="-", fill="=", thumb="|", eighths="########", levels="..::==##", shades=" .:+#",
     half="", left="<", right=">", line="=", bar="|", grid=".", dash=":", cross="+", fold=">v",
-    verdicts="y~n?", cursor="@", times="x",
+    verdicts="y~n?", cursor="@", times="x", hatch="/",
 )  # fmt: skip
 
 SETS: Mapping[str, Symbols] = {s.name: s for s in (BRAILLE, BLOCK, ASCII)}

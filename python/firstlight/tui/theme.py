@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
-from rich.color import Color
+from rich.color import Color, blend_rgb
 from rich.style import Style
 
 CIVIDIS = (
@@ -19,16 +19,16 @@ CIVIDIS = (
 Source: Nuñez, Anderton, Renslow, PLoS ONE 13(7) e0199239 (2018).
 """
 
-DIVERGING_DARK = (
-    "#17564b", "#1b6a5b", "#217f6b", "#2b957c", "#2f8874", "#30705f", "#2e584c", "#2b4039",
-    "#3d352b", "#54422b", "#6f512a", "#8b6129", "#a87128", "#c58127", "#dd942f", "#f0a93f",
-)  # fmt: skip
-"""Below break-even green, above amber, both fading to grey at one."""
 
-DIVERGING_LIGHT = (
-    "#2f8f78", "#4ba38d", "#69b6a1", "#89c8b6", "#a9d9ca", "#c6e6db", "#dceee7", "#ebf3ef",
-    "#f7f0e3", "#f6e6c9", "#f4d9aa", "#f1cb89", "#ecbb68", "#e5aa49", "#dc982c", "#d08714",
-)  # fmt: skip
+def _ramp(start: str, end: str, count: int = 8) -> tuple[str, ...]:
+    a, b = Color.parse(start).get_truecolor(), Color.parse(end).get_truecolor()
+    return tuple(blend_rgb(a, b, (i / (count - 1)) ** 0.8).hex for i in range(count))
+
+
+DIVERGING_DARK = (*_ramp("#332b24", "#f6b048")[::-1], *_ramp("#22302c", "#3fe0aa"))
+"""Where optics lose amber, where they win green, both fading to the ground at one."""
+
+DIVERGING_LIGHT = (*_ramp("#f6efe2", "#c87f0a")[::-1], *_ramp("#e9f3ee", "#0f8a63"))
 
 
 class Ink(StrEnum):
@@ -62,7 +62,7 @@ class Theme:
         parts: Background of each energy part, in the order of `metric.PARTS`.
         part_text: Text on a part.
         heat: Colours of a magnitude, low to high.
-        diverging: Colours of a ratio, below one to above one.
+        diverging: Colours of a ratio, far below one to far above one.
     """
 
     name: str
@@ -187,7 +187,7 @@ TERMINAL = Theme(
     parts=("white", "magenta", "bright_magenta", "red", "blue", "cyan", "bright_black", "blue"),
     part_text=("black", "black", "black", "black", "white", "black", "white", "white"),
     heat=("blue", "cyan", "green", "yellow"),
-    diverging=("green", "cyan", "bright_black", "yellow"),
+    diverging=("yellow", "bright_black", "cyan", "green"),
 )
 MONO = replace(TERMINAL, name="no colour", is_mono=True)
 

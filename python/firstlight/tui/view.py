@@ -146,6 +146,7 @@ class View(App[None]):
                     yield StackedBars(id="bars")
                 with Vertical(id="side"):
                     yield HeatMap(id="side-map")
+                    yield Gantt(id="side-gantt")
                     yield Listing(id="side-claims")
             with Horizontal(id="compare"):
                 yield Listing(id="differences")
@@ -210,7 +211,7 @@ class View(App[None]):
             map_shape=(33, 25) if self.tab == "map" else (25, 17),
             metric=self.known.metric,
             scope=self.known.scope,
-            timeline_design=self.timeline_design if self.tab == "timeline" else "",
+            timeline_design=self.timeline_design if self.tab == "timeline" or is_wide else "",
             wants_claims=self.tab == "claims" or is_wide,
         )
 
@@ -230,7 +231,10 @@ class View(App[None]):
         self.show_answer()
 
     def _take_detail(
-        self, name: str, show: Callable[[], None], report: Any
+        self,
+        name: str,
+        show: Callable[[], None],
+        report: Any,  # noqa: ANN401
     ) -> None:  # each kind its place
         self.known = replace(self.known, **{name: report})
         show()
@@ -380,7 +384,8 @@ class View(App[None]):
     def show_timeline(self) -> None:
         """Draw the timeline."""
         data = present.gantt(self.known, self.window, self.request, self.timeline_design)
-        self.query_one(Gantt).show(data)
+        for chart in self.query(Gantt):
+            chart.show(data)
 
     def show_claims(self) -> None:
         """Draw the verdicts."""

@@ -39,7 +39,7 @@ class TopData:
 def top_spans(width: int) -> list[tuple[int, int, str]]:
     """Return (start, end, tab) of each tab's name; short names where there is no room."""
     x = 13 if width >= 60 else 0
-    length = 99 if width >= 76 else 3 if width >= 40 else 0
+    length = 99 if width >= 96 else 3 if width >= 40 else 0
     spans = []
     for number, tab in enumerate(TABS, start=1):
         size = len(f" {number} {tab[:length]} ") if length else 3
@@ -55,7 +55,6 @@ def render_top(
     canvas = Canvas(width, height, theme.style(on=Ink.BAR))
     if width >= 60:
         canvas.text(0, 0, " firstlight ", theme.style(Ink.ACCENT, Ink.BAR, bold=True))
-    end = 0
     for number, (start, end, tab) in enumerate(top_spans(width), start=1):
         is_open = tab == data.tab
         on = Ink.GROUND if is_open and not theme.is_mono else Ink.BAR
@@ -65,7 +64,9 @@ def render_top(
         if is_open and theme.is_mono:
             canvas.text(start, 0, ">", theme.style(Ink.TITLE, on))
     ink = Ink.GAIN if data.is_final else Ink.ACCENT
-    x = canvas.right(width - 1, 0, plain(data.state, symbols), theme.style(ink, Ink.BAR))
+    end = max((stop for _, stop, _ in top_spans(width)), default=0)
+    state = plain(data.state, symbols)
+    x = canvas.right(width - 1, 0, state, theme.style(ink, Ink.BAR), width=max(width - end - 2, 0))
     room = x - end - 3
     if room >= 8:
         text = plain(data.summary, symbols)

@@ -172,7 +172,7 @@ def _occupancy(
     level = np.interp(where, times, np.array(lane.occupancy))
     for column, share in enumerate(level.tolist()):
         if share > 0.02:
-            glyph = symbols.levels[min(int(share * 8), 7)]
+            glyph = symbols.levels[min(int(share * 7), 6)]  # the last eighth parts the lanes
             canvas.text(label + column, y, glyph, theme.part_ink(kind_index("decode")))
 
 

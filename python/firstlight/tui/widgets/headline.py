@@ -9,7 +9,7 @@ from textual.message import Message
 
 from firstlight.tui.answer import Answer, Tier
 from firstlight.tui.canvas import Canvas, cells
-from firstlight.tui.metric import METRICS, SCOPES, Metric
+from firstlight.tui.metric import METRICS, SCOPES, Metric, short
 from firstlight.tui.number import si, written
 from firstlight.tui.symbols import Symbols, plain
 from firstlight.tui.theme import Ink, Theme
@@ -102,7 +102,8 @@ def _heading(
     for index, (start, end) in zip(_shown(answer, columns), columns, strict=True):
         design = answer.designs[index]
         room = end - start - 3
-        text = f"{symbols.mark(index)} {plain(design.label, symbols)}"
+        name = design.label if cells(design.label) <= room - 2 else short(design)
+        text = f"{symbols.mark(index)} {plain(name, symbols)}"
         number_end = _number_end(start, end, has_bands=_has_bands(answer))
         canvas.right(
             max(number_end, start + min(cells(text), room) + 1), 0, text,
@@ -114,7 +115,7 @@ def _number_end(start: int, end: int, *, has_bands: bool) -> int:
     """Return where a number ends: room for a change or a band follows in wide columns."""
     if end - start < 18:
         return end - 1
-    return end - (12 if has_bands and end - start >= 22 else 7)
+    return end - (12 if has_bands and end - start >= 20 else 7)
 
 
 def _has_bands(answer: Answer) -> bool:
@@ -184,7 +185,12 @@ def _cell(
     if end - start < 18 or value is None:
         return
     band = design.band.get(metric.at(data.scope))
-    aside = _band(band, metric) if band and band[0] != band[1] else _change(value, base, index)
+    if band and band[0] != band[1]:
+        aside = _band(band, metric)
+        if cells(aside) > end - stop - 2 and value > 0:
+            aside = f"÷{value / band[0]:.2g} ×{band[1] / value:.2g}"
+    else:
+        aside = _change(value, base, index)
     canvas.text(stop + 1, y, plain(aside, symbols), theme.style(Ink.DIM, on), width=end - stop - 2)
 
 

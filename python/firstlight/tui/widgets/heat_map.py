@@ -37,8 +37,6 @@ class HeatMapData:
         title: What the colour says.
         x_axis: Scale across.
         y_axis: Scale up.
-        x_label: Field across.
-        y_label: Field up.
         x_unit: Unit across.
         y_unit: Unit up.
         values: (rows, columns) values on evenly divided scales, row 0 at the bottom; nan unknown.
@@ -52,8 +50,6 @@ class HeatMapData:
     title: str
     x_axis: Axis
     y_axis: Axis
-    x_label: str
-    y_label: str
     x_unit: str
     y_unit: str
     values: Floats
@@ -115,7 +111,7 @@ class Frame:
     def of(cls, width: int, height: int, data: HeatMapData) -> Frame:
         """Return the frame of a map in a picture of this size."""
         label = max((cells(t) for t, _ in y_ticks(data, height)), default=0)
-        left = min(max(label, cells(data.y_label)) + 2, max(width // 3, 1))
+        left = min(label + 2, max(width // 3, 1))
         return cls(left, 1, width - left - 1, height - 4)
 
     def cell(self, data: HeatMapData, point: tuple[float, float]) -> tuple[int, int]:
@@ -202,8 +198,7 @@ class _Shade:
 
 
 def _colors(theme: Theme, data: HeatMapData) -> tuple[str, ...]:
-    # The diverging scale starts at "optics lose" (amber) and ends at "optics win" (green).
-    return theme.diverging[::-1] if data.is_ratio else theme.heat
+    return theme.diverging if data.is_ratio else theme.heat
 
 
 def _levels(grid: Floats, count: int) -> npt.NDArray[np.int32]:
@@ -224,7 +219,7 @@ def _cells(
     if theme.is_mono or not symbols.half:
         shades = symbols.shades
         level = _levels(grid, len(shades))
-        codes = np.array([ord(c) for c in shades] + [ord("?")], np.uint32)[level]
+        codes = np.array([ord(c) for c in shades] + [ord(symbols.hatch)], np.uint32)[level]
         inks = np.zeros(codes.shape, np.int32)
         canvas.paint(frame.left, frame.top, codes, inks, [theme.style()])
         return
@@ -233,12 +228,22 @@ def _cells(
     if tall == 1:
         codes = np.full(level.shape, ord(" "), np.uint32)
         canvas.paint(frame.left, frame.top, codes, level, [colored(c, c) for c in colors])
+        _unknown(canvas, theme, symbols, frame, np.isnan(grid))
         return
     pairs = level[0::2] * len(colors) + level[1::2]
     used, inks = np.unique(pairs, return_inverse=True)
     styles = [colored(colors[p // len(colors)], colors[p % len(colors)]) for p in used.tolist()]
     codes = np.full(pairs.shape, ord(symbols.half), np.uint32)
     canvas.paint(frame.left, frame.top, codes, inks.reshape(pairs.shape).astype(np.int32), styles)
+    _unknown(canvas, theme, symbols, frame, np.isnan(grid[0::2]) & np.isnan(grid[1::2]))
+
+
+def _unknown(
+    canvas: Canvas, theme: Theme, symbols: Symbols, frame: Frame, where: npt.NDArray[np.bool_]
+) -> None:
+    codes = np.where(where, ord(symbols.hatch), 0).astype(np.uint32)
+    inks = np.zeros(codes.shape, np.int32)
+    canvas.paint(frame.left, frame.top, codes, inks, [theme.style(Ink.FAINT)])
 
 
 def _contour(
@@ -281,7 +286,6 @@ def _ticks(
         _, y = frame.cell(data, (data.x_axis.lo, value))
         canvas.right(frame.left - 1, y, plain(text, symbols), dim, width=frame.left - 1)
     y = frame.top + frame.height
-    canvas.text(1, y, plain(data.x_label, symbols), dim, width=max(frame.left - 2, 0))
     end = 0
     for value in data.x_axis.ticks(max(frame.width // 10, 2)):
         text = plain(written(value, data.x_unit, is_tick=True), symbols)
@@ -318,7 +322,9 @@ def _key(
     if data.is_ratio:
         glyph = "⠒⠒" if symbols.name == "braille" else symbols.line * 2
         x = canvas.text(x + 2, y, glyph, theme.style(Ink.TITLE))
-        canvas.text(x + 1, y, "break-even", theme.style(Ink.TITLE))
+        x = canvas.text(x + 1, y, "break-even", theme.style(Ink.TITLE))
+        if np.isnan(shade.scaled).any():
+            canvas.text(x + 2, y, f"{symbols.hatch * 2} impossible", dim)
 
 
 class HeatMap(Panel, can_focus=True):

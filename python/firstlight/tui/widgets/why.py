@@ -66,11 +66,11 @@ def render(width: int, height: int, theme: Theme, symbols: Symbols, data: WhyDat
     y = 1
     gains = design.binding[: max(height - 1 - (2 if height > 4 and data.warning else 0), 0)]
     label = max((cells(f"+5% {g.resource}") for g in gains), default=0)
-    label = min(label + 2, max(width - 10, 1))
+    label = min(label + 2, max(width - (16 if width >= 38 else 8), 1))
     longest = max((abs(g.gain) for g in gains), default=0.0)
     for gain in gains:
         canvas.text(1, y, plain(f"+5% {gain.resource}", symbols), plain_style, width=label - 1)
-        said = f"{gain.gain * STEP * 100:+.1f}% goodput"
+        said = f"{gain.gain * STEP * 100:+.1f}%" + (" goodput" if width >= 38 else "")
         x = canvas.right(width - 1, y, said, plain_style, width=max(width - label - 1, 0))
         room = x - label - 2
         if room > 2 and longest > 0:
