@@ -14,16 +14,19 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from firstlight.models.operator import distinct_experts
 from firstlight.roofline import ideal
+from firstlight.roofline.attention import FIT_FROM_TOK, FIT_TO_TOK, affine
 from firstlight.roofline.calibration import FILE
 from firstlight.roofline.surface import Surface, fill_holes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "python" / "firstlight" / "roofline" / "data" / FILE
@@ -35,7 +38,6 @@ PEAKS = {  # dense BF16 FLOP/s, memory B/s, link B/s: the reference of the resid
     "h100-sxm": (989e12, 3.35e12, 450e9),
     "h200-sxm": (989e12, 4.8e12, 450e9),
     "b200": (2250e12, 7.7e12, 900e9),
-    "a40": (149.7e12, 0.696e12, 32e9),
     "rtx-4090": (165.2e12, 1.008e12, 32e9),
     "rtx-pro-6000": (468e12, 1.792e12, 64e9),
 }
@@ -71,8 +73,6 @@ VIDUR = {  # file -> device, hidden, ffn, heads, kv heads
     "mlp_a100_Meta-Llama-3-8B": ("a100-sxm", 4096, 14336, 32, 8),
     "mlp_h100_Llama-2-70b-hf": ("h100-sxm", 8192, 28672, 64, 8),
     "mlp_h100_Llama-2-7b-hf": ("h100-sxm", 4096, 11008, 32, 32),
-    "mlp_a40_Llama-2-70b-hf": ("a40", 8192, 28672, 64, 8),
-    "mlp_a40_Llama-2-7b-hf": ("a40", 4096, 11008, 32, 32),
 }
 AIC_SOURCE = "ai-dynamo/aiconfigurator @095f58a5 TensorRT-LLM kernels (Apache-2.0)"
 POWER_SOURCE = "ai-dynamo/aiconfigurator @095f58a5 vLLM kernels, NVML power (Apache-2.0)"
@@ -143,7 +143,7 @@ class Distillery:
         self._store(key, filled, axes=axes, points=None, meta=meta)
         surface = Surface(axes=axes, residual=filled.astype(np.float64))
         predicted = ideal_s * np.exp(surface.residual[where])
-        self._score(key, predicted[out], time_s[out], len(time_s))
+        self.score(key, predicted[out], time_s[out], len(time_s))
         self._sample(key, coordinates, time_s, out)
         return surface
 
@@ -175,7 +175,7 @@ class Distillery:
                 constant = tuple(np.full(len(time_s), value) for value in shape)
                 self._sample(key, (*coordinates, *constant), time_s, out)
         self._store(key, np.stack(grids), axes=axes, points=shapes, meta=meta)
-        self._score(key, np.concatenate(predicted), np.concatenate(measured), rows)
+        self.score(key, np.concatenate(predicted), np.concatenate(measured), rows)
 
     def _store(
         self,
@@ -189,7 +189,8 @@ class Distillery:
         self.arrays[key] = values
         self.index[key] = {"axes": [a.tolist() for a in axes], "points": points or [], **meta}
 
-    def _score(self, key: str, predicted: np.ndarray, measured: np.ndarray, rows: int) -> None:
+    def score(self, key: str, predicted: np.ndarray, measured: np.ndarray, rows: int) -> None:
+        """Record the relative error of the rows kept out."""
         error = np.abs(predicted / measured - 1)
         kernel, device, form = key.split("/")
         self.errors.append(
@@ -301,7 +302,7 @@ def attention(still: Distillery, data: Path) -> None:
                     name = (
                         f"{'fp8' if compute == 'fp8' else 'bf16'}-{'fp8' if bits == 8 else 'bf16'}"
                     )
-                    still.grid(
+                    surface = still.grid(
                         f"{kernel}/{device}/{name}",
                         coordinates=(batch, tokens, heads, kv_heads),
                         time_s=rows["latency_ms"] / 1e3,
@@ -310,6 +311,34 @@ def attention(still: Distillery, data: Path) -> None:
                         ),
                         meta=about,
                     )
+                    if kernel.startswith("decode"):
+                        affine_law(still, f"decode_law/{device}/{name}", surface, rows, about)
+
+
+def affine_law(
+    still: Distillery, key: str, surface: Surface, rows: Columns, about: dict[str, Any]
+) -> None:
+    """Score the affine law that the scheduler uses on rows within its range of contexts."""
+    batch, context, heads, kv_heads = surface.axes
+    used = (context >= FIT_FROM_TOK) & (context <= FIT_TO_TOK)
+    grid = np.meshgrid(batch, context[used], heads, kv_heads, indexing="ij")
+    time_s = ideal.decode_attention_s(*grid, **attention_reference(about))
+    time_s = np.moveaxis(time_s * np.exp(surface.residual[:, used]), 1, -1)
+    total = np.moveaxis(grid[0] * grid[1], 1, -1)
+    shape = time_s.shape[:-1]
+    floor, slope = (
+        law.reshape(shape)
+        for law in affine(total.reshape(-1, used.sum()), time_s.reshape(-1, used.sum()))
+    )
+    seen = held_out(rows.rows) & (rows["kv_len"] >= FIT_FROM_TOK) & (rows["kv_len"] <= FIT_TO_TOK)
+    some = rows.pick(seen)
+    columns = ("batch_size", "num_heads", "num_key_value_heads")
+    where = tuple(
+        np.searchsorted(axis, some[name])
+        for axis, name in zip((batch, heads, kv_heads), columns, strict=True)
+    )
+    predicted = floor[where] + slope[where] * some["batch_size"] * some["kv_len"]
+    still.score(key, predicted, some["latency_ms"] / 1e3, rows.rows)
 
 
 def attention_reference(about: dict[str, Any]) -> dict[str, float]:
@@ -436,32 +465,54 @@ def rtx_attention(still: Distillery, folder: Path, device: str, about: dict[str,
         mixed.append(mixing(q, kv, n, context, time_s))
     still.scatter(f"prefill_attention/{device}/bf16-bf16", shapes=shapes, parts=prefill, meta=about)
     still.scatter(f"decode_attention/{device}/bf16-bf16", shapes=shapes, parts=decode, meta=about)
-    larger, smaller, both = (np.concatenate([part[i] for part in mixed]) for i in range(3))
+    groups: dict[int, list[np.ndarray]] = {}
+    for (heads, kv_heads), part in zip(shapes, mixed, strict=True):
+        groups.setdefault(int(heads / kv_heads), []).append(part)
+    for group, found in groups.items():
+        mix_fit(still, device, group, np.concatenate(found, axis=1))
+
+
+SERVING = {"chunk": 128, "sequences": 4, "context": 256}
+"""Mixed steps that serving makes: smaller ones are all launch."""
+
+
+def mix_fit(still: Distillery, device: str, group: int, part: np.ndarray) -> None:
+    """Fit the share of the smaller attention part that a mixed step adds to the larger.
+
+    The share is exact for no shape: it is the one with the least mean relative error over the
+    steps that serving makes, by device and number of query heads a KV head.
+    """
+    larger, smaller, both = part
+    key = f"{device}/{group}"
+    shares = still.scalars.setdefault("mix", {})
     out = held_out(len(both))
-    # Least squares on the relative error: both = larger + share * smaller.
-    x, y = (smaller / both)[~out], ((both - larger) / both)[~out]
-    share = float((x * y).sum() / (x * x).sum())
-    still.scalars.setdefault("mix", {})[device] = round(share, 4)
-    still._score(
-        f"mixed_attention/{device}/bf16-bf16", (larger + share * smaller)[out], both[out], len(both)
-    )
+
+    def loss(share: float) -> float:
+        return float(np.abs((larger + share * smaller) / both - 1)[~out].mean())
+
+    shares[key] = round(float(min(np.arange(0.0, 6.0, 0.02), key=loss)), 2)
+    predicted = larger + shares[key] * smaller
+    still.score(f"mixed_attention/{device}/group-{group}", predicted[out], both[out], len(both))
 
 
 def mixing(
     q: np.ndarray, kv: np.ndarray, n: np.ndarray, context: np.ndarray, time_s: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (larger part, smaller part, measured) of the mixed rows whose parts were measured."""
-    alone = {key: t for key, t in zip(zip(q, kv, n, context, strict=True), time_s, strict=True)}
+) -> np.ndarray:
+    """Return larger part, smaller part and whole of the mixed rows whose parts were measured."""
+    alone = dict(zip(zip(q, kv, n, context, strict=True), time_s, strict=True))
     found = []
     for point, both in alone.items():
-        if not (point[0] and point[2]):
+        if (
+            point[0] < SERVING["chunk"]
+            or point[2] < SERVING["sequences"]
+            or point[3] < SERVING["context"]
+        ):
             continue
         first = alone.get((point[0], point[1], 0.0, 0.0))
         second = alone.get((0.0, 0.0, point[2], point[3]))
         if first and second:
             found.append((max(first, second), min(first, second), both))
-    columns = np.array(found)
-    return columns[:, 0], columns[:, 1], columns[:, 2]
+    return np.array(found).T
 
 
 def elementwise(still: Distillery, data: Path) -> None:
@@ -527,8 +578,9 @@ def append_layer(
 def power(still: Distillery, data: Path) -> None:
     """Fit board power of matrix products and attention on the devices where it was measured.
 
-    Loops shorter than `LOOP_S` read low, because NVML averages over a longer time than they run: only longer kernels
-    are fitted and scored.
+    NVML averages over a longer time than many of these loops run, so rows read low and hardly ever
+    high: the same shape shows 130 W and 620 W. The fit therefore follows the upper quartile, which
+    the longest loops and steady serving confirm, and kernels below `LOOP_S` are left out.
     """
     fits = still.scalars.setdefault("power", {})
     for short in ("h200", "b200"):
@@ -549,6 +601,7 @@ def power(still: Distillery, data: Path) -> None:
                     moved / time_s / memory,
                     rows["power_w"] / cap,
                     time_s,
+                    base=fits.get(f"gemm/{device}/bf16"),
                 )
         for kernel, file in (("prefill_attention", "context"), ("decode_attention", "generation")):
             table = read(data / "aic_power" / f"attn_{file}_power_{short}_vllm.csv")
@@ -573,7 +626,9 @@ def power(still: Distillery, data: Path) -> None:
                 )
 
 
-LOOP_S = 1e-4
+LOOP_S = 5e-5
+UPPER = 0.75
+BUSY = 0.1
 
 
 def power_fit(
@@ -583,9 +638,18 @@ def power_fit(
     memory: np.ndarray,
     share: np.ndarray,
     time_s: np.ndarray,
+    *,
+    base: list[float] | None = None,
 ) -> list[float]:
-    """Return (floor, memory, compute, exponent) with the least mean absolute log error."""
+    """Return (floor, memory, compute, exponent) of the upper quartile of the log power.
+
+    With `base`, floor and memory are taken from it and only kernels that use a tenth of the
+    arithmetic are fitted and scored: a quantised product streams weights at the power the 16-bit
+    one does, and the small ones of these loops spend their time in launches.
+    """
     out, long = held_out(len(share)), time_s >= LOOP_S
+    if base is not None:
+        long &= compute >= BUSY
     train, test = long & ~out, long & out
 
     def predicted(p: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -593,10 +657,13 @@ def power_fit(
         return np.minimum(1.0, use + p[2] * np.clip(compute[mask], 0, 1) ** p[3])
 
     def loss(p: np.ndarray) -> float:
-        return float(np.abs(np.log(predicted(p, train) / share[train])).mean())
+        short = np.log(share[train] / predicted(p, train))
+        return float(np.maximum(UPPER * short, (UPPER - 1) * short).mean())
 
-    best = np.array([0.4, 0.4 if memory.any() else 0.0, 0.5 if compute.any() else 0.0, 0.5])
-    free = np.array([True, bool(memory.any()), bool(compute.any()), bool(compute.any())])
+    first = base or [0.4, 0.4, 0.5, 0.5]
+    has = [True, bool(memory.any()), bool(compute.any()), bool(compute.any())]
+    best = np.array([v if there else 0.0 for v, there in zip(first, has, strict=True)])
+    free = np.array(has) & np.array([base is None, base is None, True, True])
     low, high = np.array([0.2, 0.0, 0.0, 0.25]), np.array([0.7, 1.0, 2.0, 1.5])
     step = 0.1
     while step > 1e-3:  # coordinate search: four numbers, a loss without derivative
@@ -609,7 +676,7 @@ def power_fit(
         losses = [loss(trial) for trial in trials]
         winner = int(np.argmin(losses))
         step, best = (step / 2, best) if winner == 0 else (step, trials[winner])
-    still._score(key, predicted(best, test), share[test], int(long.sum()))
+    still.score(key, predicted(best, test), share[test], int(long.sum()))
     return [round(float(v), 4) for v in best]
 
 
@@ -630,34 +697,8 @@ def sampler(still: Distillery, data: Path) -> None:
     design = np.stack([np.ones_like(x), x], axis=1) / y[:, None]
     launch, passes = np.linalg.lstsq(design[~out], np.ones((~out).sum()), rcond=None)[0]
     error = launch + passes * x
-    still._score("sampler/rtx/fp32", error[out], y[out], len(y))
+    still.score("sampler/rtx/fp32", error[out], y[out], len(y))
     still.scalars["sampler"] = [float(launch), float(passes)]
-
-
-def vidur_gemm(still: Distillery, data: Path) -> None:
-    """Distil the matrix products of the A40, which no other table covers."""
-    about = meta("a40", scale=1, bits=16, activation_bits=16, source=VIDUR_SOURCE)
-    shapes: list[tuple[float, ...]] = []
-    parts = []
-    for file, (device, hidden, inner, heads, kv_heads) in VIDUR.items():
-        if device != "a40":
-            continue
-        table = read(data / "vidur_profiles" / f"{file}.csv")
-        for tp in (1.0, 2.0, 4.0, 8.0):
-            rows = table.pick((table["tp"] == tp) & (table["num_tokens"] > 0))
-            for column, n, k in (
-                ("attn_pre_proj_ms", 128 * (heads + 2 * kv_heads) / tp, hidden),
-                ("attn_post_proj_ms", hidden, 128 * heads / tp),
-                ("mlp_up_proj_ms", 2 * inner / tp, hidden),
-                ("mlp_down_proj_ms", hidden, inner / tp),
-            ):
-                if (float(n), float(k)) in shapes or not rows.rows:
-                    continue
-                m = rows["num_tokens"]
-                shapes.append((float(n), float(k)))
-                roof = ideal.gemm_s(m, np.float64(n), np.float64(k), **gemm_reference(about))
-                parts.append(((m,), rows[column] / 1e3, roof))
-    still.scatter("gemm/a40/bf16", shapes=shapes, parts=parts, meta=about)
 
 
 def main(arguments: Iterable[str]) -> int:
@@ -666,7 +707,6 @@ def main(arguments: Iterable[str]) -> int:
     still = Distillery()
     for step in (
         gemm,
-        vidur_gemm,
         attention,
         all_reduce,
         experts,

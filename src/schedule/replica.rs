@@ -22,7 +22,7 @@ use super::request::{NONE, Requests, State};
 use super::steps::index;
 
 /// Runs are cut here so that their length stays far inside a `u64` of picoseconds.
-const LONGEST_RUN: u64 = 1 << 14;
+const LONGEST_RUN: u64 = 1 << 12;
 
 /// What a replica is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

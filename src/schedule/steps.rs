@@ -41,9 +41,9 @@ pub struct StepTable {
     pub decode_attn_ctx_pj: Vec<u64>,
 }
 
-/// The longest part of a step that is accepted: 100 s. It keeps every sum of a run of steps inside
+/// The longest part of a step that is accepted: 1000 s. It keeps every sum of a run of steps inside
 /// a `u64`.
-const LONGEST_PS: u64 = 100_000_000_000_000;
+const LONGEST_PS: u64 = 1_000_000_000_000_000;
 
 /// The most energy of one part of a step that is accepted: 1 MJ.
 const MOST_PJ: u64 = 1_000_000_000_000_000_000;
@@ -125,7 +125,7 @@ impl StepTable {
     pub fn check_context(&self, kv_tok: u64) -> Result<(), Error> {
         let kv = u128::from(kv_tok);
         let too_slow = |name: &str, at: usize, given: u64| {
-            let allowed = format!("a step of at most 100 s over {kv_tok} tokens of KV cache");
+            let allowed = format!("a step of at most 1000 s over {kv_tok} tokens of KV cache");
             Error::range(format!("{name}[{at}]"), given, allowed)
         };
         let (time, energy) = (u128::from(LONGEST_PS), u128::from(MOST_PJ));

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from firstlight import catalog, optics
-from firstlight.catalog import Fact
 from firstlight.errors import ScenarioError
+
+if TYPE_CHECKING:
+    from firstlight.catalog import Fact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +73,27 @@ def load(server_id: str, *, overrides: dict[str, float], usd_per_peak_w: float) 
     return _gpu(record)
 
 
+def is_optical(server_id: str) -> bool:
+    """Return whether a server of the catalog computes with light.
+
+    Raises:
+        CatalogError: The server is unknown.
+    """
+    return "engine" in catalog.get(server_id, kind="server")
+
+
+def weight_bits(server_id: str, overrides: dict[str, float]) -> int:
+    """Return the bits at which an optical server's memory keeps weights."""
+    engine = catalog.get(server_id, kind="server").text("engine")
+    bits = optics.EngineSpec.preset(engine, **overrides).weight_stream_bits
+    return int(bits)
+
+
 def _gpu(record: catalog.Record) -> Server:
-    device = str(record.value("device"))
-    count = int(record.number("device_count"))
-    floor_w = catalog.get(device, kind="device").number("idle_w") * count
-    idle_w, peak_w = record.number("idle_w"), record.number("peak_w")
+    device = record.text("device")
+    count = record.count("device_count")
+    floor_w = catalog.get(device, kind="device").value("idle_w") * count
+    idle_w, peak_w = record.value("idle_w"), record.value("peak_w")
     return Server(
         id=record.id,
         kind="gpu",
@@ -83,11 +101,11 @@ def _gpu(record: catalog.Record) -> Server:
         accelerators=count,
         floor_w=min(floor_w, idle_w),
         host_idle_w=max(idle_w - floor_w, 0.0),
-        host_peak_w=record.number("host_peak_w"),
+        host_peak_w=record.value("host_peak_w"),
         peak_w=peak_w,
         supply_factor=1.0,
-        price_usd=record.number("price_usd"),
-        nic_bytes_per_s=record.number("nic_bytes_per_s"),
+        price_usd=record.value("price_usd"),
+        nic_bytes_per_s=record.value("nic_bytes_per_s"),
         mem_bytes=0.0,
         engine=None,
         facts=dict(record.facts),
@@ -99,7 +117,7 @@ def _optical(
 ) -> Server:
     if not usd_per_peak_w > 0:
         raise ScenarioError(f"optical price of {usd_per_peak_w!r} $/W; allowed: above 0")
-    preset = str(record.value("engine"))
+    preset = record.text("engine")
     spec = optics.EngineSpec.preset(preset, **overrides)
     power = optics.server_power(spec)
     engine = catalog.get(preset, kind="engine")
@@ -117,8 +135,8 @@ def _optical(
         peak_w=power.peak_w,
         supply_factor=power.psu_factor,
         price_usd=usd_per_peak_w * power.peak_w,
-        nic_bytes_per_s=record.number("nic_bytes_per_s"),
-        mem_bytes=record.number("mem_bytes"),
+        nic_bytes_per_s=record.value("nic_bytes_per_s"),
+        mem_bytes=record.value("mem_bytes"),
         engine=spec,
         facts={**engine.facts, **record.facts},
     )

@@ -160,29 +160,29 @@ def _projections(shape: ModelShape) -> tuple[Operator, ...]:
             _linear("o", shape, rows=width, cols=hidden),
         )
     heads, rank = shape.num_heads, shape.mla_q_lora_rank
-    query = heads * (shape.mla_qk_nope + shape.mla_qk_rope)
-    latent = shape.mla_kv_lora_rank + shape.mla_qk_rope
+    query = heads * (shape.mla_qk_nope_dim + shape.mla_qk_rope_dim)
+    latent = shape.mla_kv_lora_rank + shape.mla_qk_rope_dim
     down = _linear("q_kv_down", shape, rows=hidden, cols=rank + latent)
     up = _linear("q_up", shape, rows=rank, cols=query)
     if not rank:
         down = _linear("kv_down", shape, rows=hidden, cols=latent)
         up = _linear("q", shape, rows=hidden, cols=query)
-    expand = heads * (shape.mla_qk_nope + shape.mla_v)
+    expand = heads * (shape.mla_qk_nope_dim + shape.mla_v_dim)
     return (
         down,
         up,
         _linear("kv_up", shape, rows=shape.mla_kv_lora_rank, cols=expand),
-        _other("rope", shape, elements=2 * (heads + 1) * shape.mla_qk_rope),
-        _linear("o", shape, rows=heads * shape.mla_v, cols=hidden),
+        _other("rope", shape, elements=2 * (heads + 1) * shape.mla_qk_rope_dim),
+        _linear("o", shape, rows=heads * shape.mla_v_dim, cols=hidden),
     )
 
 
 def _attention(shape: ModelShape, *, phase: Phase) -> Operator:
     flop, kv_elements = shape.attention_flop_per_pair, 2 * shape.num_kv_heads * shape.head_dim
     if shape.is_mla:
-        kv_elements = shape.mla_kv_lora_rank + shape.mla_qk_rope
+        kv_elements = shape.mla_kv_lora_rank + shape.mla_qk_rope_dim
         if phase == "decode":
-            flop = 2 * shape.num_heads * (2 * shape.mla_kv_lora_rank + shape.mla_qk_rope)
+            flop = 2 * shape.num_heads * (2 * shape.mla_kv_lora_rank + shape.mla_qk_rope_dim)
     return Operator(
         name="attention",
         kind="attention",
@@ -203,7 +203,7 @@ def _feed_forward(shape: ModelShape) -> tuple[Operator, ...]:
             _linear("down", shape, rows=width, cols=hidden, count=layers),
         ]
     if shape.moe_layers:
-        layers, width, active = shape.moe_layers, shape.moe_expert_ffn, shape.moe_topk
+        layers, width, active = shape.moe_layers, shape.moe_expert_ffn_size, shape.moe_topk
         found.append(_linear("router", shape, rows=hidden, cols=shape.moe_experts, count=layers))
         for name, rows, cols in (
             ("experts_gate_up", hidden, 2 * width),
@@ -221,12 +221,12 @@ def _feed_forward(shape: ModelShape) -> tuple[Operator, ...]:
                     elements_per_tok=active * (rows + cols),
                 )
             )
-        if shape.moe_shared:
-            width *= shape.moe_shared
+        if shape.moe_shared_experts:
+            width *= shape.moe_shared_experts
             found += [
                 _linear("shared_gate_up", shape, rows=hidden, cols=2 * width, count=layers),
                 _linear("shared_down", shape, rows=width, cols=hidden, count=layers),
             ]
-        inner = 3 * shape.moe_expert_ffn * (active + shape.moe_shared)
+        inner = 3 * shape.moe_expert_ffn_size * (active + shape.moe_shared_experts)
         found.append(_other("activation", shape, elements=inner, count=layers))
     return tuple(found)

@@ -18,27 +18,26 @@ _POSITIVE = (
     "head_dim",
     "ffn_size",
     "vocab_size",
-    "max_context",
+    "max_context_tok",
 )
 _CONTEXT_LIMIT = 1 << 30
 _NESTED = {
     "moe": {
         "experts": "moe_experts",
         "topk": "moe_topk",
-        "expert_ffn": "moe_expert_ffn",
-        "shared": "moe_shared",
-        "first_dense_layers": "moe_first_dense",
-        "first_dense": "moe_first_dense",
+        "expert_ffn": "moe_expert_ffn_size",
+        "shared": "moe_shared_experts",
+        "first_dense_layers": "moe_first_dense_layers",
     },
     "mla": {
         "q_lora_rank": "mla_q_lora_rank",
         "kv_lora_rank": "mla_kv_lora_rank",
-        "qk_nope": "mla_qk_nope",
-        "qk_rope": "mla_qk_rope",
-        "v": "mla_v",
+        "qk_nope": "mla_qk_nope_dim",
+        "qk_rope": "mla_qk_rope_dim",
+        "v": "mla_v_dim",
     },
-    "sliding_window": {"window": "sliding_window", "period": "sliding_period"},
 }
+_ALIASES = {"max_context": "max_context_tok"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,20 +53,21 @@ class ModelShape:
         head_dim: Width of one query head.
         ffn_size: Inner width of a dense (gated) feed-forward layer.
         vocab_size: Rows of the embedding.
-        max_context: Longest context [tok].
+        max_context_tok: Longest context [tok].
         tie_embeddings: Whether the output head shares the input embedding.
         moe_experts: Routed experts a layer; 0 for a dense model.
         moe_topk: Experts a token visits.
-        moe_expert_ffn: Inner width of one expert.
-        moe_shared: Experts that every token visits.
-        moe_first_dense: Leading layers that keep a dense feed-forward.
+        moe_expert_ffn_size: Inner width of one expert.
+        moe_shared_experts: Experts that every token visits.
+        moe_first_dense_layers: Leading layers that keep a dense feed-forward.
         mla_q_lora_rank: Rank of the query compression (multi-head latent attention); 0 for none.
         mla_kv_lora_rank: Rank of the cached latent; 0 when attention is not MLA.
-        mla_qk_nope: Query/key width without position, a head.
-        mla_qk_rope: Query/key width with position, a head.
-        mla_v: Value width, a head.
-        sliding_window: Window of the sliding layers [tok]; 0 for none.
-        sliding_period: One layer in so many is a full-attention layer; 0 when no layer slides.
+        mla_qk_nope_dim: Query/key width without position, a head.
+        mla_qk_rope_dim: Query/key width with position, a head.
+        mla_v_dim: Value width, a head.
+        sliding_window_tok: Window of the sliding layers [tok]; 0 for none.
+        sliding_layers_per_full_layer: Sliding layers before each full-attention layer; 0 when no
+            layer slides.
     """
 
     id: str
@@ -78,20 +78,20 @@ class ModelShape:
     head_dim: int
     ffn_size: int
     vocab_size: int
-    max_context: int
+    max_context_tok: int
     tie_embeddings: bool = False
     moe_experts: int = 0
     moe_topk: int = 0
-    moe_expert_ffn: int = 0
-    moe_shared: int = 0
-    moe_first_dense: int = 0
+    moe_expert_ffn_size: int = 0
+    moe_shared_experts: int = 0
+    moe_first_dense_layers: int = 0
     mla_q_lora_rank: int = 0
     mla_kv_lora_rank: int = 0
-    mla_qk_nope: int = 0
-    mla_qk_rope: int = 0
-    mla_v: int = 0
-    sliding_window: int = 0
-    sliding_period: int = 0
+    mla_qk_nope_dim: int = 0
+    mla_qk_rope_dim: int = 0
+    mla_v_dim: int = 0
+    sliding_window_tok: int = 0
+    sliding_layers_per_full_layer: int = 0
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -100,25 +100,27 @@ class ModelShape:
                 f"model {self.id!r}: num_heads = {self.num_heads} is not a multiple of "
                 f"num_kv_heads = {self.num_kv_heads}"
             )
-        if self.is_moe and not (0 < self.moe_topk <= self.moe_experts and self.moe_expert_ffn > 0):
+        if self.is_moe and not (
+            0 < self.moe_topk <= self.moe_experts and self.moe_expert_ffn_size > 0
+        ):
             raise ModelError(
                 f"model {self.id!r}: a mixture of {self.moe_experts} experts needs "
-                f"1 <= moe_topk <= moe_experts and moe_expert_ffn > 0; given moe_topk = "
-                f"{self.moe_topk}, moe_expert_ffn = {self.moe_expert_ffn}"
+                f"1 <= moe_topk <= moe_experts and moe_expert_ffn_size > 0; given moe_topk = "
+                f"{self.moe_topk}, moe_expert_ffn_size = {self.moe_expert_ffn_size}"
             )
-        if self.moe_first_dense > self.num_layers:
+        if self.moe_first_dense_layers > self.num_layers:
             raise ModelError(
-                f"model {self.id!r}: moe_first_dense = {self.moe_first_dense} exceeds "
+                f"model {self.id!r}: moe_first_dense_layers = {self.moe_first_dense_layers} exceeds "
                 f"num_layers = {self.num_layers}"
             )
-        if self.is_mla and 0 in {self.mla_qk_nope, self.mla_qk_rope, self.mla_v}:
+        if self.is_mla and 0 in {self.mla_qk_nope_dim, self.mla_qk_rope_dim, self.mla_v_dim}:
             raise ModelError(
-                f"model {self.id!r}: latent attention needs mla_qk_nope, mla_qk_rope and mla_v > 0"
+                f"model {self.id!r}: latent attention needs mla_qk_nope_dim, mla_qk_rope_dim and mla_v_dim > 0"
             )
-        if bool(self.sliding_window) != bool(self.sliding_period):
+        if bool(self.sliding_window_tok) != bool(self.sliding_layers_per_full_layer):
             raise ModelError(
-                f"model {self.id!r}: sliding_window and sliding_period go together; given "
-                f"{self.sliding_window} and {self.sliding_period}"
+                f"model {self.id!r}: sliding_window_tok and sliding_layers_per_full_layer go together; given "
+                f"{self.sliding_window_tok} and {self.sliding_layers_per_full_layer}"
             )
 
     def _check_numbers(self) -> None:
@@ -131,7 +133,7 @@ class ModelShape:
                     f"model {self.id!r}: {field.name} must be an integer, not {value!r}"
                 )
             least = 1 if field.name in _POSITIVE else 0
-            most = _CONTEXT_LIMIT if field.name == "max_context" else _LIMIT
+            most = _CONTEXT_LIMIT if field.name == "max_context_tok" else _LIMIT
             if not least <= value <= most:
                 raise ModelError(
                     f"model {self.id!r}: {field.name} = {value} is outside {least}..{most}"
@@ -150,7 +152,7 @@ class ModelShape:
     @property
     def moe_layers(self) -> int:
         """Layers whose feed-forward is a mixture of experts."""
-        return self.num_layers - self.moe_first_dense if self.is_moe else 0
+        return self.num_layers - self.moe_first_dense_layers if self.is_moe else 0
 
     @property
     def dense_layers(self) -> int:
@@ -160,11 +162,11 @@ class ModelShape:
     @property
     def full_layers(self) -> int:
         """Layers that attend to the whole context."""
-        return self.num_layers // self.sliding_period if self.sliding_period else self.num_layers
+        return self.num_layers // (self.sliding_layers_per_full_layer + 1)
 
     @property
     def sliding_layers(self) -> int:
-        """Layers that attend to the last `sliding_window` tokens only."""
+        """Layers that attend to the last `sliding_window_tok` tokens only."""
         return self.num_layers - self.full_layers
 
     @property
@@ -172,17 +174,17 @@ class ModelShape:
         """Weights of one layer's attention projections."""
         if not self.is_mla:
             return self.hidden_size * self.head_dim * 2 * (self.num_heads + self.num_kv_heads)
-        query_width = self.num_heads * (self.mla_qk_nope + self.mla_qk_rope)
+        query_width = self.num_heads * (self.mla_qk_nope_dim + self.mla_qk_rope_dim)
         rank = self.mla_q_lora_rank
         query = rank * (self.hidden_size + query_width) if rank else self.hidden_size * query_width
-        latent = self.hidden_size * (self.mla_kv_lora_rank + self.mla_qk_rope)
-        expand = self.mla_kv_lora_rank * self.num_heads * (self.mla_qk_nope + self.mla_v)
-        return query + latent + expand + self.num_heads * self.mla_v * self.hidden_size
+        latent = self.hidden_size * (self.mla_kv_lora_rank + self.mla_qk_rope_dim)
+        expand = self.mla_kv_lora_rank * self.num_heads * (self.mla_qk_nope_dim + self.mla_v_dim)
+        return query + latent + expand + self.num_heads * self.mla_v_dim * self.hidden_size
 
     @property
     def expert_params(self) -> int:
         """Weights of one expert (gate, up and down)."""
-        return 3 * self.hidden_size * self.moe_expert_ffn
+        return 3 * self.hidden_size * self.moe_expert_ffn_size
 
     @property
     def embedding_params(self) -> int:
@@ -192,7 +194,9 @@ class ModelShape:
     def _linear(self, *, experts: int) -> int:
         dense = self.dense_layers * 3 * self.hidden_size * self.ffn_size
         router = self.hidden_size * self.moe_experts
-        mixture = self.moe_layers * (router + (experts + self.moe_shared) * self.expert_params)
+        mixture = self.moe_layers * (
+            router + (experts + self.moe_shared_experts) * self.expert_params
+        )
         return self.num_layers * self.attention_params + dense + mixture
 
     @property
@@ -240,7 +244,7 @@ class ModelShape:
     def kv_elements_per_tok(self) -> int:
         """Cached elements a token, every layer counted as full attention (an upper bound)."""
         if self.is_mla:
-            return self.num_layers * (self.mla_kv_lora_rank + self.mla_qk_rope)
+            return self.num_layers * (self.mla_kv_lora_rank + self.mla_qk_rope_dim)
         return self.num_layers * 2 * self.num_kv_heads * self.head_dim
 
     def kv_bytes_per_tok(self, kv_bits: float) -> int:
@@ -257,7 +261,9 @@ class ModelShape:
     def attention_flop_per_pair(self) -> int:
         """FLOP of one query-key pair in one layer: score and weighted sum, all heads (prefill)."""
         if self.is_mla:
-            return 2 * self.num_heads * (self.mla_qk_nope + self.mla_qk_rope + self.mla_v)
+            return (
+                2 * self.num_heads * (self.mla_qk_nope_dim + self.mla_qk_rope_dim + self.mla_v_dim)
+            )
         return 4 * self.num_heads * self.head_dim
 
     def attention_flop(self, q: int, kv: int) -> int:
@@ -279,15 +285,15 @@ class ModelShape:
         return pairs * self.attention_flop_per_pair
 
     def _window_pairs(self, q: int, kv: int) -> int:
-        growing = max(0, min(q, self.sliding_window - kv))
-        return growing * kv + growing * (growing + 1) // 2 + (q - growing) * self.sliding_window
+        growing = max(0, min(q, self.sliding_window_tok - kv))
+        return growing * kv + growing * (growing + 1) // 2 + (q - growing) * self.sliding_window_tok
 
 
 def from_table(table: Mapping[str, object], *, id: str = "") -> ModelShape:  # noqa: A002
     """Build a shape from a flat or nested mapping of the fields above.
 
-    ``moe``, ``mla`` and ``sliding_window`` may be sub-tables (``moe = {experts = 8, topk = 2,
-    expert_ffn = 14336}``) or flat keys (``moe_experts = 8``). Keys that describe nothing of the
+    ``moe`` and ``mla`` may be sub-tables (``moe = {experts = 8, topk = 2, expert_ffn = 14336}``) or
+    flat keys (``moe_experts = 8``). Keys that describe nothing of the
     shape (``rope_theta``, ``source``, …) must have been removed.
 
     Args:
@@ -307,7 +313,7 @@ def from_table(table: Mapping[str, object], *, id: str = "") -> ModelShape:  # n
         ...         head_dim=16,
         ...         ffn_size=128,
         ...         vocab_size=100,
-        ...         max_context=512,
+        ...         max_context_tok=512,
         ...     ),
         ...     id="toy",
         ... )
@@ -343,7 +349,7 @@ def _flatten(table: Mapping[str, object]) -> dict[str, object]:
                     )
                 flat[names[inner]] = inner_value
         elif value is not None:
-            flat[key] = value
+            flat[_ALIASES.get(key, key)] = value
     return flat
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from firstlight.roofline import ideal
 from firstlight.roofline.calibration import Table, calibration
 from firstlight.roofline.power import power_curve
-from firstlight.roofline.surface import interpolate_log
+from firstlight.roofline.surface import Scatter, interpolate_log
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,10 +24,19 @@ if TYPE_CHECKING:
 
     F64 = NDArray[np.float64]
 
-_FIT_FROM_TOK, _FIT_TO_TOK = 256.0, 32768.0
+FIT_FROM_TOK, FIT_TO_TOK = 256.0, 32768.0
 """Contexts [tok] over which the affine law of decode attention is fitted."""
 _TILE_TOK = 128
 """Query rows an attention kernel works on at once: a shorter chunk costs as much as one tile."""
+_DIAGONAL_TOK = 640.0
+"""What the causal edge costs beyond its pairs [tok]: a chunk's own q (q + 1) / 2 pairs take as long
+as q (q + 640) / 2 pairs behind it.
+
+Source: chunks of 512 to 2,048 tokens with and without resident tokens: RTX PRO 6000
+(LLMServingSim @5daddb21) 430 to 540, A800 560 and H800 500 to 880 (NetX-lab/Frontier @a4b22df8).
+"""
+_BEHIND_TOK = (0.0, 1024.0, 2048.0, 4096.0, 8192.0)
+"""Resident tokens over which one rate of a pair must serve a chunk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -86,9 +95,9 @@ def attention(
     first = then = _Kernel(heads=part.heads, kv_heads=part.kv_heads, head_dim=float(shape.head_dim))
     if shape.is_mla:
         own = False
-        width = shape.mla_qk_nope + shape.mla_qk_rope + shape.mla_v
+        width = shape.mla_qk_nope_dim + shape.mla_qk_rope_dim + shape.mla_v_dim
         first = _Kernel(heads=part.heads, kv_heads=part.heads, head_dim=width / 2)
-        latent = shape.mla_kv_lora_rank + shape.mla_qk_rope
+        latent = shape.mla_kv_lora_rank + shape.mla_qk_rope_dim
         flop = 2.0 * part.heads * (latent + shape.mla_kv_lora_rank)
         then = _Kernel(heads=flop / (2.0 * latent), kv_heads=1.0, head_dim=latent / 2)
     floor, pair = _prefill(device, prefill, first, kv_bits=kv_bits, max_tok=max_tok)
@@ -133,13 +142,13 @@ def _prefill(
 ) -> tuple[float, F64]:
     surface = table.grid.at(kernel.heads, kernel.kv_heads)
     flop_per_s, bytes_per_s = _peaks(table, device)
-    scattered = "rtx" in table.key
-    lengths = surface.axes[0] if scattered else surface.axes[1]
-    kv = surface.axes[1] if scattered else np.zeros(1)
-    chunk, behind = (a.ravel() for a in np.meshgrid(lengths, kv, indexing="ij"))
-    residual = surface.residual.ravel() if scattered else surface.residual[0]
+    measured_behind = isinstance(table.grid, Scatter)
+    lengths = surface.axes[0] if measured_behind else surface.axes[1]
+    behind = surface.axes[1] if measured_behind else np.zeros(1)
+    chunk = lengths[:, None]
+    residual = surface.residual if measured_behind else surface.residual[0][:, None]
     time_s = np.exp(residual) * ideal.prefill_attention_s(
-        1,
+        1.0,
         chunk,
         behind,
         kernel.heads,
@@ -150,8 +159,11 @@ def _prefill(
         kv_bits=kv_bits,
     )
     floor = float(time_s.min())
+    if not measured_behind:
+        behind = np.array(_BEHIND_TOK)
+        edge = chunk * (chunk + _DIAGONAL_TOK) / 2
+        time_s = floor + (time_s - floor) * (chunk * behind + edge) / edge
     pairs = chunk * behind + chunk * (chunk + 1) / 2
-    time_s, pairs = (a.reshape(len(lengths), len(kv)) for a in (time_s, pairs))
     # Rate of a pair that best explains the chunk's times, each weighed by its relative error.
     weight = pairs / time_s**2
     rate = ((time_s - floor) * weight).sum(axis=1) / (pairs * weight).sum(axis=1)
@@ -172,7 +184,7 @@ def _decode(
     surface = table.grid.at(kernel.heads, kernel.kv_heads)
     flop_per_s, bytes_per_s = _peaks(table, device)
     batch, context = surface.axes
-    used = (context >= _FIT_FROM_TOK) & (context <= _FIT_TO_TOK)
+    used = (context >= FIT_FROM_TOK) & (context <= FIT_TO_TOK)
     context = context[used]
     total = batch[:, None] * context
     time_s = np.exp(surface.residual[:, used]) * ideal.decode_attention_s(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from firstlight.errors import CatalogError, ModelError, nearest
+from firstlight import catalog
+from firstlight.errors import CatalogError, ModelError
 from firstlight.roofline.precision import PRECISIONS, Precision
 
 
@@ -20,7 +21,7 @@ class Device:
         mem_bytes_per_s: Memory bandwidth [B/s].
         tdp_w: Board power limit [W].
         idle_w: Board power when idle [W].
-        link_bytes_per_s: Bandwidth to the other accelerators, one direction [B/s].
+        link_bytes_per_s: Bandwidth to the other accelerators, one direction [B/s]; 0 when unknown.
         tables: Device whose measured tables are used: itself, or the nearest relative.
     """
 
@@ -60,33 +61,25 @@ RELATIVES = {
     "b200": "b200",
     "rtx-4090": "rtx-4090",
     "rtx-pro-6000": "rtx-pro-6000",
-    "a40": "a40",
     "h100-pcie": "h100-sxm",
-    "h800-sxm": "h100-sxm",
-    "gh200": "h100-sxm",
     "l40s": "rtx-4090",
-    "gb200": "b200",
+    "gb200-nvl72": "b200",
     "b300": "b200",
-    "gb300": "b200",
+    "gb300-nvl72": "b200",
     "mi300x": "h100-sxm",
     "mi325x": "h200-sxm",
     "mi355x": "b200",
+    "gaudi3": "h100-sxm",
 }
-"""Untabled devices borrow the residuals of the nearest architecture: an estimate, always marked."""
+"""Device whose tables stand for each GPU. One that is not its own relative borrows the residuals
+of the nearest architecture on its own datasheet peaks: an estimate, always marked."""
 
-_T, _G = 1e12, 1e9
-_FACTS: dict[str, tuple[float, ...]] = {
-    "a100-sxm": (312, 0, 0, 624, 80, 2.039, 400, 60, 300),
-    "h100-sxm": (989, 1979, 0, 1979, 80, 3.35, 700, 75, 450),
-    "h200-sxm": (989, 1979, 0, 1979, 141, 4.8, 700, 80, 450),
-    "b200": (2250, 4500, 9000, 4500, 180, 7.7, 1000, 140, 900),
-    "rtx-4090": (165.2, 330.3, 0, 660.6, 24, 1.008, 450, 20, 32),
-    "rtx-pro-6000": (468, 936, 1871, 936, 96, 1.792, 600, 30, 64),
-    "a40": (149.7, 0, 0, 299.3, 48, 0.696, 300, 30, 32),
-    "l40s": (362, 733, 0, 733, 48, 0.864, 350, 35, 32),
-    "gb200": (2500, 5000, 10000, 5000, 186, 8.0, 1200, 160, 900),
-    "mi300x": (1307, 2615, 0, 2615, 192, 5.3, 750, 140, 448),
-}
+_PEAKS = (
+    "dense_bf16_flop_per_s",
+    "dense_fp8_flop_per_s",
+    "dense_fp4_flop_per_s",
+    "dense_int8_op_per_s",
+)
 
 
 @lru_cache(maxsize=64)
@@ -94,27 +87,21 @@ def device(name: str) -> Device:
     """Return the device called `name`.
 
     Raises:
-        CatalogError: The id is unknown, or no measured relative stands for it.
+        CatalogError: The id is unknown, a fact is missing, or no measured relative stands for it.
     """
-    if name not in _FACTS:
+    record = catalog.get(name, kind="device")
+    if name not in RELATIVES:
         raise CatalogError(
-            f"unknown device {name!r}{nearest(name, _FACTS)}; allowed: {', '.join(_FACTS)}"
+            f"device {name!r}: no measured architecture resembles it, so its step times cannot be "
+            f"estimated; allowed: {', '.join(RELATIVES)}"
         )
-    bf16, fp8, fp4, int8, mem, rate, tdp, idle, link = _FACTS[name]
-    names = (
-        "dense_bf16_flop_per_s",
-        "dense_fp8_flop_per_s",
-        "dense_fp4_flop_per_s",
-        "dense_int8_op_per_s",
-    )
-    peaks = {key: v * _T for key, v in zip(names, (bf16, fp8, fp4, int8), strict=True) if v}
     return Device(
         id=name,
-        peaks=peaks,
-        mem_bytes=mem * _G,
-        mem_bytes_per_s=rate * _T,
-        tdp_w=tdp,
-        idle_w=idle,
-        link_bytes_per_s=link * _G,
+        peaks={key: record.value(key) for key in _PEAKS if key in record},
+        mem_bytes=record.value("mem_bytes"),
+        mem_bytes_per_s=record.value("mem_bytes_per_s"),
+        tdp_w=record.value("tdp_w"),
+        idle_w=record.value("idle_w"),
+        link_bytes_per_s=record.value("link_bytes_per_s") if "link_bytes_per_s" in record else 0.0,
         tables=RELATIVES[name],
     )

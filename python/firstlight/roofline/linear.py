@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from firstlight.errors import CatalogError
 from firstlight.models.operator import distinct_experts
 from firstlight.roofline import ideal
 from firstlight.roofline.calibration import Table, calibration
@@ -174,6 +175,11 @@ def all_reduce(device: Device, part: Shard, tokens: F64) -> Cost:
     if part.tp == 1:
         zero = np.zeros_like(tokens)
         return Cost(time_s=zero, energy_j=zero, status="measured", source="one device")
+    if not device.link_bytes_per_s:
+        raise CatalogError(
+            f"device {device.id!r} has no link_bytes_per_s, so it cannot join a group of "
+            f"{part.tp}; allowed: tp = 1"
+        )
     table, found = calibration().find("all_reduce", device.tables, "bf16")
     own = found != "" and device.is_tabled
     elements = tokens * part.shape.hidden_size

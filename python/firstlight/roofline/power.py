@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     F64 = NDArray[np.float64]
 
 MEASURED = ("h200-sxm", "b200")
-_STAND_IN = {"b200": "b200", "gb200": "b200", "b300": "b200", "gb300": "b200", "mi355x": "b200"}
+_STAND_IN = {
+    "b200": "b200",
+    "gb200-nvl72": "b200",
+    "b300": "b200",
+    "gb300-nvl72": "b200",
+    "mi355x": "b200",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from firstlight.errors import ModelError
-from firstlight.models import ModelShape
+
+if TYPE_CHECKING:
+    from firstlight.models import ModelShape
 
 GROUPS = (1, 2, 4, 8)
 """Group sizes with measured collectives."""
@@ -67,7 +70,7 @@ def shard(shape: ModelShape, tp: int) -> Shard:
     heads = shape.num_heads // tp
     kv_heads = max(1, shape.num_kv_heads // tp)
     hidden, layers = shape.hidden_size, shape.num_layers
-    found = [*_projections(shape, tp, heads, kv_heads)]
+    found = [*_projections(shape, heads, kv_heads)]
     moved = 8.0 * hidden + 2 * shape.head_dim * (heads + kv_heads)
     if shape.dense_layers:
         inner = shape.ffn_size // tp
@@ -75,7 +78,7 @@ def shard(shape: ModelShape, tp: int) -> Shard:
         found.append(_product("down", inner, hidden, shape.dense_layers))
         moved += 3.0 * inner * shape.dense_layers / layers
     if shape.moe_layers:
-        expert = shape.moe_expert_ffn // tp
+        expert = shape.moe_expert_ffn_size // tp
         router = Product(
             name="router",
             rows=hidden,
@@ -84,8 +87,8 @@ def shard(shape: ModelShape, tp: int) -> Shard:
             is_router=True,
         )
         found.append(router)
-        if shape.moe_shared:
-            inner = expert * shape.moe_shared
+        if shape.moe_shared_experts:
+            inner = expert * shape.moe_shared_experts
             found.append(_product("shared_gate_up", hidden, 2 * inner, shape.moe_layers))
             found.append(_product("shared_down", inner, hidden, shape.moe_layers))
             moved += 3.0 * inner * shape.moe_layers / layers
@@ -95,7 +98,7 @@ def shard(shape: ModelShape, tp: int) -> Shard:
         products=tuple(found),
         heads=heads,
         kv_heads=kv_heads,
-        expert_ffn=shape.moe_expert_ffn // tp if shape.is_moe else 0,
+        expert_ffn=shape.moe_expert_ffn_size // tp if shape.is_moe else 0,
         elementwise=moved,
         head_cols=-(-shape.vocab_size // tp),
     )
@@ -105,7 +108,7 @@ def _product(name: str, rows: int, cols: int, count: int) -> Product:
     return Product(name=name, rows=rows, cols=cols, count=count)
 
 
-def _projections(shape: ModelShape, tp: int, heads: int, kv_heads: int) -> list[Product]:
+def _projections(shape: ModelShape, heads: int, kv_heads: int) -> list[Product]:
     hidden, layers = shape.hidden_size, shape.num_layers
     if not shape.is_mla:
         width = heads * shape.head_dim
@@ -113,17 +116,20 @@ def _projections(shape: ModelShape, tp: int, heads: int, kv_heads: int) -> list[
             _product("qkv", hidden, width + 2 * kv_heads * shape.head_dim, layers),
             _product("o", width, hidden, layers),
         ]
-    rank, latent = shape.mla_q_lora_rank, shape.mla_kv_lora_rank + shape.mla_qk_rope
-    query = heads * (shape.mla_qk_nope + shape.mla_qk_rope)
+    rank, latent = shape.mla_q_lora_rank, shape.mla_kv_lora_rank + shape.mla_qk_rope_dim
+    query = heads * (shape.mla_qk_nope_dim + shape.mla_qk_rope_dim)
     # The compressions are copied to every device: they are small and feed all heads.
     compress = _product("q_kv_down", hidden, rank + latent, layers)
     return [
         compress,
         _product("q_up", rank or hidden, query, layers),
         _product(
-            "kv_up", shape.mla_kv_lora_rank, heads * (shape.mla_qk_nope + shape.mla_v), layers
+            "kv_up",
+            shape.mla_kv_lora_rank,
+            heads * (shape.mla_qk_nope_dim + shape.mla_v_dim),
+            layers,
         ),
-        _product("o", heads * shape.mla_v, hidden, layers),
+        _product("o", heads * shape.mla_v_dim, hidden, layers),
     ]
 
 
@@ -133,7 +139,7 @@ def _divides(shape: ModelShape, tp: int) -> str:
     if shape.dense_layers:
         checks.append(("ffn_size", shape.ffn_size))
     if shape.is_moe:
-        checks.append(("moe_expert_ffn", shape.moe_expert_ffn))
+        checks.append(("moe_expert_ffn_size", shape.moe_expert_ffn_size))
     for name, value in checks:
         if value % tp:
             return f"{name} = {value}"
