@@ -48,6 +48,8 @@ OPTICAL_W = 10_000.0
 class DoubleSolver:
     """Plain formulas; counts how many simulations run at once."""
 
+    tiers = frozenset(Tier)
+
     def __init__(self, *, coarse_s: float = 0.004, full_s: float = 0.02) -> None:
         self.coarse_s = coarse_s
         self.full_s = full_s
@@ -81,9 +83,11 @@ class DoubleSolver:
                 self._now -= 1
 
     def timeline(self, setup: Setup, *, design: str, cancel: Cancel) -> Timeline:
+        del cancel
         return _timeline(setup, design)
 
     def claims(self, setup: Setup, *, cancel: Cancel) -> tuple[Verdict, ...]:
+        del setup, cancel
         return (
             Verdict(
                 claim="10x performance per watt in prefill", state="partly",

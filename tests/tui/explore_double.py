@@ -14,5 +14,7 @@ from firstlight.tui.app import Explorer
 
 if __name__ == "__main__":
     bare = "NO_COLOR" in os.environ
-    look = theme.MONO if bare else theme.TERMINAL if os.environ.get("TERM") == "linux" else theme.DARK
+    look = (
+        theme.MONO if bare else theme.TERMINAL if os.environ.get("TERM") == "linux" else theme.DARK
+    )
     Explorer(DoubleSolver(), theme=look, symbols=symbols.choose()).run()

@@ -322,9 +322,7 @@ def _options(pool: PoolPlan, serving: Serving, *, longest_tok: int = 0) -> list[
             group(pool.server, role=pool.role, tp=pool.tp, chunk_tok=2048, serving=serving)
         degrees = (pool.tp,)
     # A replica that could never hold the longest request would refuse it.
-    roomy = [
-        tp for tp in degrees if room_tok(pool.server, tp=tp, serving=serving) >= longest_tok
-    ]
+    roomy = [tp for tp in degrees if room_tok(pool.server, tp=tp, serving=serving) >= longest_tok]
     degrees = tuple(roomy) or degrees[-1:]
     chunks = {
         "mixed": CHUNKS_MIXED_TOK[:1],

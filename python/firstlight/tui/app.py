@@ -15,6 +15,7 @@ from firstlight.tui.field import BY_KEY, field
 from firstlight.tui.screens.page import Page, help_text
 from firstlight.tui.screens.prompt import Prompt
 from firstlight.tui.state import Setup, parse_share, share
+from firstlight.tui.tour import STEPS
 from firstlight.tui.widgets.controls import Controls
 from firstlight.tui.widgets.gantt import Gantt
 from firstlight.tui.widgets.heat_map import HeatMap
@@ -150,7 +151,8 @@ class Explorer(Edits):
             self.screen.minimize()
 
     async def action_back(self) -> None:
-        """Leave what is enlarged or said."""
+        """Leave what is enlarged or said, and the tour."""
+        self.tour_step = -1
         self.action_minimize_panel()
         self.say("")
 
@@ -158,6 +160,29 @@ class Explorer(Edits):
         """Show the next of chart and energy where there is no room for both."""
         self.screen.toggle_class("-bars")
         self.call_after_refresh(self.show_answer)
+
+    def on_ready(self) -> None:
+        """Begin the tour when it was asked for."""
+        if self.tour_step >= 0:
+            self._tour()
+
+    def action_tour(self) -> None:
+        """Take the next step of the tour, or begin it."""
+        self.tour_step = self.tour_step + 1 if self.tour_step + 1 < len(STEPS) else -1
+        if self.tour_step < 0:
+            self.say("the tour is over; ? lists every key")
+        else:
+            self._tour()
+
+    def _tour(self) -> None:
+        step = STEPS[self.tour_step]
+        if step.pins:
+            self.known = replace(self.known, pinned=self.known.setup, pin_answer=self.known.answer)
+        if step.sets:
+            self.edit(self.known.setup.with_values(dict(step.sets)))
+        if step.tab != self.tab:
+            self.action_tab(step.tab)
+        self.say(f"{self.tour_step + 1}/{len(STEPS)} {step.says}")
 
     # -- words and files
 

@@ -22,7 +22,7 @@ from firstlight.tui.answer import Answer, DesignAnswer, Tier, Timeline, Verdict
 from firstlight.tui.field import BY_KEY, NUMERIC, Field, Scale
 from firstlight.tui.metric import Metric, ratio
 from firstlight.tui.number import Range, Value
-from firstlight.tui.solver import Cancelled, HasClaims, HasTimeline, Solver
+from firstlight.tui.solver import Cancel, Cancelled, HasClaims, HasTimeline, Solver
 from firstlight.tui.state import Setup, share
 
 if TYPE_CHECKING:
@@ -313,7 +313,19 @@ class Engine:
     def _answer(self, generation: int, asked: float, question: Question) -> None:
         cancel = _Generation(self, generation)
         for tier in (Tier.ANALYTIC, Tier.COARSE):
-            self._point(generation, question.setup, tier, cancel)
+            if tier in self.solver.tiers:
+                self._point(generation, question.setup, tier, cancel)
+        self._fill_in(generation, asked, question, cancel)
+        for work in (self._timeline, self._claims):
+            if not self._is_stale(generation):
+                work(generation, question, cancel)
+        if not self._is_stale(generation):
+            self.post(Idle(generation=generation))
+
+    def _fill_in(
+        self, generation: int, asked: float, question: Question, cancel: _Generation
+    ) -> None:
+        """Work on details until they are done, the full simulation first once it is quiet."""
         units = self._details(generation, question)
         is_full = False
         while not self._is_stale(generation):
@@ -322,47 +334,30 @@ class Engine:
                 is_full = True
             elif next(units, None) is None:
                 if is_full:
-                    break
-                with self._wake:
-                    left = self.quiet_s - (self._clock() - asked)
-                    if left > 0 and self._slot is None and not self._is_stopped:
-                        self._wake.wait(left)
-        for work in (self._timeline, self._claims):
-            if not self._is_stale(generation):
-                work(generation, question, cancel)
-        if not self._is_stale(generation):
-            self.post(Idle(generation=generation))
+                    return
+                self._wait_for_quiet(asked)
+
+    def _wait_for_quiet(self, asked: float) -> None:
+        with self._wake:
+            left = self.quiet_s - (self._clock() - asked)
+            if left > 0 and self._slot is None and not self._is_stopped:
+                self._wake.wait(left)
 
     def _point(self, generation: int, setup: Setup, tier: Tier, cancel: _Generation) -> None:
         if self._is_stale(generation):
             raise Cancelled
         begin = self._clock()
-        answer = self._solve(setup, tier, cancel)
+        answer = solve(self.solver, setup, tier, cancel)
         if self._is_stale(generation):
             raise Cancelled
         self.post(Solved(generation=generation, answer=answer, seconds=self._clock() - begin))
 
-    def _solve(self, setup: Setup, tier: Tier, cancel: _Generation) -> Answer:
-        """Return the answer at the middle of all ranges, banded by their corners."""
-        nominal = setup.nominal()
-        if tier is Tier.ANALYTIC:
-            answer = self.solver.analytic(nominal)
-        else:
-            answer = self.solver.simulate(nominal, fidelity=tier, cancel=cancel)
-        if not setup.ranges:
-            return answer
-        corners = [self._try_analytic(corner) for corner in corners_of(setup)]
-        return banded(answer, self._try_analytic(nominal), corners)
-
-    def _try_analytic(self, setup: Setup) -> Answer | None:
-        try:
-            return self.solver.analytic(setup)
-        except FirstlightError:
-            return None  # an impossible point is a gap in the picture, not an error
-
     # -- details, in units short enough to look at the clock between them
 
     def _details(self, generation: int, question: Question) -> Iterator[bool]:
+        if Tier.ANALYTIC not in self.solver.tiers:
+            self.post(_no_closed_form(generation, question))
+            return
         yield from self._pin(generation, question)
         yield from self._curve(generation, question)
         yield from self._tornado(generation, question)
@@ -371,7 +366,7 @@ class Engine:
     def _pin(self, generation: int, question: Question) -> Iterator[bool]:
         if question.pinned is None:
             return
-        answer = self._try_analytic(question.pinned.nominal())
+        answer = try_analytic(self.solver, question.pinned.nominal())
         if answer is not None:
             self.post(PinSolved(generation=generation, answer=answer))
         yield True
@@ -383,10 +378,10 @@ class Engine:
         for xs in _refinements(along):
             for x in xs:
                 if x not in known:
-                    known[x] = self._along(question.setup, along, x)
+                    known[x] = along_at(self.solver, question.setup, along, x)
                     yield True
                 if question.pinned and x not in ghosts:
-                    ghosts[x] = self._along(question.pinned, along, x)
+                    ghosts[x] = along_at(self.solver, question.pinned, along, x)
                     yield True
             values = sorted(x for x in xs)
             self.post(
@@ -409,16 +404,9 @@ class Engine:
             self._curves.pop(next(iter(self._curves)))
         return found
 
-    def _along(self, setup: Setup, along: Field, x: float) -> Answer | None:
-        moved = setup.replace(along.key, x)
-        nominal = self._try_analytic(moved.nominal())
-        if nominal is None or not moved.ranges:
-            return nominal
-        return banded(nominal, nominal, [self._try_analytic(c) for c in corners_of(moved)])
-
     def _tornado(self, generation: int, question: Question) -> Iterator[bool]:
         setup = question.setup.nominal()
-        base = self._try_analytic(setup)
+        base = try_analytic(self.solver, setup)
         if base is None:
             return
         swings = []
@@ -427,7 +415,7 @@ class Engine:
             if ends is None:
                 continue
             changes = [
-                _change(base, self._try_analytic(setup.replace(f.key, end)), question)
+                _change(base, try_analytic(self.solver, setup.replace(f.key, end)), question)
                 for end in ends
             ]
             swings.append(
@@ -454,7 +442,9 @@ class Engine:
         for y_index, y in enumerate(ys):
             line = []
             for x in xs:
-                line.append(self._try_analytic(setup.replace(across.key, x).replace(down.key, y)))
+                line.append(
+                    try_analytic(self.solver, setup.replace(across.key, x).replace(down.key, y))
+                )
                 yield True
             rows[y_index] = tuple(line)
             if y_index % 4 == 3 or y_index == len(ys) - 1:
@@ -513,11 +503,83 @@ class Engine:
         def edge(x: float) -> float | None:
             if self._is_stale(generation):
                 raise Cancelled
-            answer = self._try_analytic(setup.replace(f.key, x))
+            answer = try_analytic(self.solver, setup.replace(f.key, x))
             found = None if answer is None else ratio(answer, search.metric, search.scope)
             return None if found is None else float(np.log(found))
 
         return crossings(_grid(f, 33), edge, is_log=f.scale is Scale.LOG)
+
+
+def solve(solver: Solver, setup: Setup, tier: Tier, cancel: Cancel) -> Answer:
+    """Return the answer at the middle of all ranges, banded by their corners.
+
+    Args:
+        solver: What calculates.
+        setup: May hold ranges.
+        tier: How to answer.
+        cancel: Polled while simulating.
+
+    Raises:
+        FirstlightError: The scenario is impossible.
+        Cancelled: A newer question arrived.
+    """
+    nominal = setup.nominal()
+    if tier is Tier.ANALYTIC:
+        answer = solver.analytic(nominal)
+    else:
+        answer = solver.simulate(nominal, fidelity=tier, cancel=cancel)
+    if not setup.ranges or Tier.ANALYTIC not in solver.tiers:
+        return answer
+    corners = [try_analytic(solver, corner) for corner in corners_of(setup)]
+    return banded(answer, try_analytic(solver, nominal), corners)
+
+
+def try_analytic(solver: Solver, setup: Setup) -> Answer | None:
+    """Return the closed-form answer, None for an impossible point: a gap, not an error."""
+    try:
+        return solver.analytic(setup)
+    except FirstlightError:
+        return None
+
+
+def along_at(solver: Solver, setup: Setup, along: Field, x: float) -> Answer | None:
+    """Return the closed-form answer with one field at x, banded by the ranges of the others."""
+    moved = setup.replace(along.key, x)
+    nominal = try_analytic(solver, moved.nominal())
+    if nominal is None or not moved.ranges:
+        return nominal
+    return banded(nominal, nominal, [try_analytic(solver, c) for c in corners_of(moved)])
+
+
+def whole_curve(solver: Solver, setup: Setup, key: str) -> Curve:
+    """Return a finished curve, outside the engine's thread.
+
+    Args:
+        solver: With a closed form.
+        setup: What the controls say.
+        key: Field along the curve.
+    """
+    along = BY_KEY[key]
+    xs = _grid(along, CURVE_POINTS)
+    return Curve(
+        generation=0,
+        key=key,
+        xs=np.array(xs),
+        answers=tuple(along_at(solver, setup, along, x) for x in xs),
+        ghosts=(),
+        is_final=True,
+    )
+
+
+def _no_closed_form(generation: int, question: Question) -> Curve:
+    return Curve(
+        generation=generation,
+        key=question.curve_key,
+        xs=np.array([]),
+        answers=(),
+        ghosts=(),
+        is_final=True,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

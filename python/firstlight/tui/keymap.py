@@ -58,6 +58,7 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("map_up", "right_square_bracket", "map_axis(1)", "other field up the map"),
     ("symbols", "B", "symbols", "braille, blocks or ASCII"),
     ("theme", "t", "theme", "next theme"),
+    ("tour", "n", "tour", "the tour, or its next step"),
     ("help", "question_mark,f1", "help", "help"),
     ("back", "escape", "back", "back"),
     ("quit", "q,ctrl+q", "quit", "quit; the setup is kept"),

@@ -188,7 +188,7 @@ def chart(known: Known) -> LineChartData:
         cursor=cursor,
         is_more_better=known.metric.is_more_better,
         is_stale=known.is_stale,
-        note="no scenario along this axis can be answered" if known.curve else "calculating …",
+        note=_empty(known.curve),
         y_axis=known.held_axis,
         points=points(known),
         is_approximate=known.answer is None or known.answer.tier is not Tier.FULL,
@@ -199,6 +199,15 @@ def chart(known: Known) -> LineChartData:
     series = [*_series(curve, curve.ghosts, known, is_ghost=True)] if curve.ghosts else []
     series += _series(curve, curve.answers, known, is_ghost=False)
     return replace(data, series=tuple(series))
+
+
+def _empty(curve: Curve | None) -> str:
+    """Return why a chart has no curves."""
+    if curve is None:
+        return "calculating …"
+    if not curve.xs.size:
+        return "curves need a closed form, which this calculation has not"
+    return "no scenario along this axis can be answered"
 
 
 def points(known: Known) -> tuple[float | None, ...]:

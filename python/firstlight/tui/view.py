@@ -86,6 +86,7 @@ class View(App[None]):
         autosave: Path | None = None,
         keys: Mapping[str, str] | None = None,
         quiet_s: float = 0.15,
+        is_tour: bool = False,
     ) -> None:
         """Make the explorer.
 
@@ -97,6 +98,7 @@ class View(App[None]):
             autosave: File that keeps the setup, or None.
             keys: Keys by binding id that differ from the built-in ones.
             quiet_s: Quiet time before the full simulation [s].
+            is_tour: Whether to begin with the tour.
         """
         super().__init__(ansi_color=theme.name in ("terminal", "no colour") or None)
         self.history = History(setup, time.monotonic)
@@ -112,6 +114,7 @@ class View(App[None]):
         self.timeline_design = "optical+gpu"
         self.claim = 0
         self.last_error = ""
+        self.tour_step = 0 if is_tour else -1
         self._generation = 0
         self._takers: dict[type[engine.Report], Callable[[Any], None]] = {
             engine.Solved: self._take_answer,
