@@ -200,6 +200,15 @@ class Broken(Report):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(Report):
+    """How far a long simulation is."""
+
+    done: int
+    total: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Idle(Report):
     """Nothing is left to do for the question."""
 
@@ -216,6 +225,9 @@ class _Generation:
     @property
     def is_set(self) -> bool:
         return self._engine.generation != self.generation
+
+    def note(self, done: int, total: int, what: str) -> None:
+        self._engine.post(Progress(generation=self.generation, done=done, total=total, what=what))
 
 
 class _Boundary(AbstractContextManager[None]):

@@ -21,7 +21,7 @@ _NUMBER = re.compile(
 )
 _SUFFIXES = {
     "W": ("w", "watt", "watts"), "s": ("s", "sec", "seconds"), "Hz": ("hz",), "J": ("j",),
-    "tok": ("tok", "token", "tokens", "t"), "%": ("%",), "usd": ("usd", "$"), "dB": ("db",),
+    "tok": ("tok", "token", "tokens"), "%": ("%",), "usd": ("usd", "$"), "dB": ("db",),
     "bit": ("bit", "bits", "b"), "×": ("x", "×"), "g": ("g",), "op/s": ("op/s", "ops"),
 }  # fmt: skip
 
@@ -133,7 +133,8 @@ def parse(text: str, unit: str) -> float:
     if scale is None:
         msg = f"{match.group(2)!r} is not understood after {match.group(1)}; write for example {_example(unit)}"
         raise ScenarioError(msg)
-    value = number * scale
+    # Dividing by a power of ten is rounded once, so that 5us is the float nearest to 5e-6.
+    value = number * scale if scale >= 1 else number / round(1 / scale)
     if not math.isfinite(value):
         msg = f"{text.strip()!r} is not finite; write for example {_example(unit)}"
         raise ScenarioError(msg)

@@ -30,6 +30,9 @@ class _Never:
 
     is_set = False
 
+    def note(self, done: int, total: int, what: str) -> None:
+        """Say nothing."""
+
 
 def answered(solver: Solver, setup: Setup, *, metric: Metric = METRICS[5]) -> Known:
     """Return the fullest answer to a setup, with its curve where the solver has a closed form.

@@ -49,6 +49,7 @@ class Known:
         judged: Newest verdicts, or None.
         is_stale: Whether the numbers belong to an earlier setup that could be answered.
         is_frozen: Whether edits wait.
+        progress: How far the running simulation is, in words, or "".
         held_axis: Vertical scale held during a drag, or None.
     """
 
@@ -69,6 +70,7 @@ class Known:
     judged: Judged | None = None
     is_stale: bool = False
     is_frozen: bool = False
+    progress: str = ""
     held_axis: Axis | None = field(default=None)
 
 
@@ -88,9 +90,11 @@ def summary(setup: Setup) -> str:
 
 def state_words(known: Known) -> tuple[str, bool]:
     """Return the tier of the answer in words, and whether it is final; short words come last."""
-    if known.answer is None:
-        return "…", False
     flags = ("A pinned  " if known.pinned else "") + ("FROZEN  " if known.is_frozen else "")
+    if known.progress:
+        return f"{flags}simulating {known.progress}", False
+    if known.answer is None:
+        return f"{flags}…", False
     if known.is_stale:
         return flags + "last good numbers", False
     if known.answer.tier is Tier.FULL:

@@ -176,7 +176,7 @@ def _held(f: Field, value: Value) -> Value:
 def _engine_facts(server: str) -> dict[str, catalog.Fact]:
     try:
         record = catalog.get(server, kind="server")
-        engine = catalog.get(str(record.value("engine")), kind="engine")
+        engine = catalog.get(record.text("engine"), kind="engine")
     except FirstlightError:
         return {}
     both = {**engine.facts, **record.facts}

@@ -25,11 +25,21 @@ class Cancelled(Exception):  # noqa: N818  # not an error: a newer question arri
 
 
 class Cancel(Protocol):
-    """What a long calculation polls."""
+    """What a long calculation polls, and tells how far it is."""
 
     @property
     def is_set(self) -> bool:
         """Whether a newer question has arrived."""
+        ...
+
+    def note(self, done: int, total: int, what: str) -> None:
+        """Tell how far it is.
+
+        Args:
+            done: Pieces of work that are done.
+            total: All pieces.
+            what: The piece that was done last.
+        """
         ...
 
 
@@ -107,7 +117,9 @@ class CompareSolver:
 
         del fidelity
         try:
-            found = compare(scenario_of(setup), cancelled=lambda: cancel.is_set)
+            found = compare(
+                scenario_of(setup), progress=cancel.note, cancelled=lambda: cancel.is_set
+            )
         except KeyboardInterrupt:
             if cancel.is_set:
                 raise Cancelled from None

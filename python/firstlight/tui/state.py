@@ -117,8 +117,13 @@ def share(setup: Setup) -> str:
 
 def _word(value: Value) -> str:
     if isinstance(value, Range):
-        return f"{value.lo!r}..{value.hi!r}"
-    return quote(value) if isinstance(value, str) else f"{value:.12g}"
+        return f"{_digits(value.lo)}..{_digits(value.hi)}"
+    return quote(value) if isinstance(value, str) else _digits(value)
+
+
+def _digits(value: float) -> str:
+    """Return the shortest text of a number without "+", which a query string reads as a space."""
+    return repr(value).removesuffix(".0").replace("e+", "e")
 
 
 def parse_share(text: str) -> tuple[Setup, list[str]]:

@@ -14,6 +14,7 @@ from textual.widgets import ContentSwitcher
 
 from firstlight.errors import FirstlightError
 from firstlight.tui import engine, keymap, present
+from firstlight.tui.answer import Tier
 from firstlight.tui.messages import Reported
 from firstlight.tui.palette import Search
 from firstlight.tui.present import Known
@@ -125,6 +126,7 @@ class View(App[None]):
             engine.Drawn: partial(self._take_detail, "drawn", self.show_timeline),
             engine.Judged: partial(self._take_detail, "judged", self.show_claims),
             engine.BreakEven: self._take_break_even,
+            engine.Progress: self._take_progress,
             engine.Refused: lambda report: self._refused(report.message),
             engine.Broken: self._take_broken,
         }
@@ -229,7 +231,7 @@ class View(App[None]):
 
     def _take_answer(self, report: engine.Solved) -> None:
         self.known = replace(
-            self.known, answer=report.answer, seconds=report.seconds, is_stale=False
+            self.known, answer=report.answer, seconds=report.seconds, is_stale=False, progress=""
         )
         self.show_answer()
 
@@ -241,6 +243,10 @@ class View(App[None]):
     ) -> None:  # each kind its place
         self.known = replace(self.known, **{name: report})
         show()
+
+    def _take_progress(self, report: engine.Progress) -> None:
+        self.known = replace(self.known, progress=f"{report.done}/{report.total}")
+        self.show_state()
 
     def _take_pin(self, report: engine.PinSolved) -> None:
         self.known = replace(self.known, pin_answer=report.answer)
@@ -255,7 +261,7 @@ class View(App[None]):
         self._refused(f"{report.message} (c shows more)")
 
     def _refused(self, message: str) -> None:
-        self.known = replace(self.known, is_stale=True)
+        self.known = replace(self.known, is_stale=True, progress="")
         self.say(message, is_error=True)
         self.show_answer()
         self.show_tornado()
@@ -271,7 +277,9 @@ class View(App[None]):
         """Draw and answer the setup at the history's cursor."""
         if is_drag and self.known.held_axis is None and self.known.curve is not None:
             self.known = replace(self.known, held_axis=fit(present.chart(self.known)))
-        self.known = replace(self.known, setup=self.history.now)
+        has_fast = Tier.ANALYTIC in self.engine.solver.tiers
+        is_stale = self.known.is_stale or (not has_fast and self.known.answer is not None)
+        self.known = replace(self.known, setup=self.history.now, is_stale=is_stale, progress="")
         self.show_controls()
         self.ask()
         if self.query_one(BottomBar).data.is_error:

@@ -98,7 +98,7 @@ def render(
             canvas, y, theme, symbols,
             slider.SliderData(
                 field=line, value=value, is_focused=is_focused,
-                letter=letter(data, line),
+                letter=plain(letter(data, line), symbols),
                 ghost=ghost if ghost != value else None,
                 edit=data.edit if is_focused else None, problem=bool(data.problem),
             ),
