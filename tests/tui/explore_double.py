@@ -17,4 +17,5 @@ if __name__ == "__main__":
     look = (
         theme.MONO if bare else theme.TERMINAL if os.environ.get("TERM") == "linux" else theme.DARK
     )
-    Explorer(DoubleSolver(), theme=look, symbols=symbols.choose()).run()
+    coarse_s = float(sys.argv[1]) if len(sys.argv) > 1 else 0.004
+    Explorer(DoubleSolver(coarse_s=coarse_s), theme=look, symbols=symbols.choose()).run()

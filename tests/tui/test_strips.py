@@ -75,7 +75,9 @@ def pictures() -> dict[str, Picture]:
     heat = present.heat_map(KNOWN, None)
     energy = present.bars(KNOWN)
     swings = present.tornado(KNOWN)
-    assert heat and energy and swings
+    assert heat
+    assert energy
+    assert swings
     lines = present.chart(KNOWN)
     assert any(s.low is not None for s in lines.series)
     assert any(s.is_ghost for s in lines.series)

@@ -80,7 +80,8 @@ class Explorer(Edits):
         names = [life.request for life in line.lives] if line else []
         if not names:
             return
-        index = names.index(self.request) + rows if self.request in names else 0
+        shown = self.query_one("#gantt", Gantt).data.request
+        index = names.index(shown) + rows if shown in names else 0
         self.request = names[index % len(names)]
         self.show_timeline()
 

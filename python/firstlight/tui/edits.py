@@ -53,7 +53,7 @@ class Edits(View):
             return
         self.known = replace(self.known, curve_key=f.key, held_axis=None)
         self.show_controls()
-        self.show_chart()
+        self.show_curve()
         self.ask()
 
     def action_map_axis(self, which: int) -> None:

@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 CURVE_POINTS = 65
 """Points of a finished curve; 9 are there after one coarse sweep, then the gaps are halved."""
 
+OVERTAKEN_S = 0.012
+"""A coarse simulation at least this fast leaves the closed form unshown."""
+
+PAINT_S = 0.025
+"""Time the screen gets to show an answer before work on details begins."""
+
 SWING = 1.2
 """Factor by which the tornado moves a field that is not a range."""
 
@@ -87,7 +93,7 @@ class PinSolved(Report):
     answer: Answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Curve(Report):
     """Answers along one field; None where the scenario is impossible.
 
@@ -279,7 +285,7 @@ class Engine:
         self._slot: tuple[int, float, Question | BreakEvenSearch] | None = None
         self._wake = threading.Condition()
         self._is_stopped = False
-        self._is_paused = False
+        self._coarse_s = float("inf")
         self._curves: dict[tuple[Setup, str], dict[float, Answer | None]] = {}
         self._thread = threading.Thread(target=self._run, name="firstlight-engine", daemon=True)
 
@@ -325,7 +331,9 @@ class Engine:
     def _answer(self, generation: int, asked: float, question: Question) -> None:
         cancel = _Generation(self, generation)
         for tier in (Tier.ANALYTIC, Tier.COARSE):
-            if tier in self.solver.tiers:
+            # A closed form that a simulation overtakes at once would only cost a repaint.
+            is_overtaken = tier is Tier.ANALYTIC and self._coarse_s < OVERTAKEN_S
+            if tier in self.solver.tiers and not is_overtaken:
                 self._point(generation, question.setup, tier, cancel)
         self._fill_in(generation, asked, question, cancel)
         for work in (self._timeline, self._claims):
@@ -340,6 +348,7 @@ class Engine:
         """Work on details until they are done, the full simulation first once it is quiet."""
         units = self._details(generation, question)
         is_full = False
+        self._wait_until(asked + PAINT_S)
         while not self._is_stale(generation):
             if not is_full and self._clock() - asked >= self.quiet_s:
                 self._point(generation, question.setup, Tier.FULL, cancel)
@@ -347,11 +356,12 @@ class Engine:
             elif next(units, None) is None:
                 if is_full:
                     return
-                self._wait_for_quiet(asked)
+                self._wait_until(asked + self.quiet_s)
 
-    def _wait_for_quiet(self, asked: float) -> None:
+    def _wait_until(self, time_s: float) -> None:
+        """Wait until a time, or until a question arrives."""
         with self._wake:
-            left = self.quiet_s - (self._clock() - asked)
+            left = time_s - self._clock()
             if left > 0 and self._slot is None and not self._is_stopped:
                 self._wake.wait(left)
 
@@ -362,6 +372,8 @@ class Engine:
         answer = solve(self.solver, setup, tier, cancel)
         if self._is_stale(generation):
             raise Cancelled
+        if tier is Tier.COARSE:
+            self._coarse_s = self._clock() - begin
         self.post(Solved(generation=generation, answer=answer, seconds=self._clock() - begin))
 
     # -- details, in units short enough to look at the clock between them

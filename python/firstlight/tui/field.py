@@ -230,7 +230,7 @@ FIELDS: tuple[Field, ...] = (
         meaning="Which requests arrive: their lengths, their bursts, what they share.",
         default="azure-2023-conv", status="measured", source="Azure public dataset, 2023, one hour",
         choices=(("azure-2023-conv", "Azure chat"), ("chat", "chat"), ("rag", "RAG"),
-                 ("agentic", "agentic"), ("code", "code"), 
+                 ("agentic", "agentic"), ("code", "code"),
                  ("reasoning", "reasoning"), (FROM_FILE, "from the file")),
     ),
     Field(

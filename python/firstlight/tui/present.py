@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -134,11 +135,16 @@ def wins(known: Known) -> str:
     """Return along the chart where the optical design beats both others, in words."""
     if known.curve is None or known.curve.key != known.curve_key:
         return ""
-    f = BY_KEY[known.curve.key]
-    by_x = dict(zip(known.curve.xs.tolist(), known.curve.answers, strict=True))
+    return wins_of(known.curve, known.metric, known.scope)
+
+
+@lru_cache(maxsize=8)
+def wins_of(curve: Curve, metric: Metric, scope: str) -> str:
+    """Return along a curve where the optical design beats both others, in words."""
+    f = BY_KEY[curve.key]
     logs: dict[float, float] = {}
-    for x, answer in by_x.items():
-        value = None if answer is None else ratio(answer, known.metric, known.scope)
+    for x, answer in zip(curve.xs.tolist(), curve.answers, strict=True):
+        value = None if answer is None else ratio(answer, metric, scope)
         if value:
             logs[x] = math.log(value)
     if not logs:
@@ -152,7 +158,7 @@ def wins(known: Known) -> str:
         return float(np.interp(math.log(x) if is_log else x, scale, heights))
 
     breaks, first = crossings(xs, edge, is_log=is_log)
-    name = known.metric.label
+    name = metric.label
     if not breaks:
         return (
             f"optics win {name} at every {f.label}"
@@ -200,9 +206,7 @@ def chart(known: Known) -> LineChartData:
     curve = known.curve
     if curve is None or curve.key != known.curve_key:
         return data
-    series = [*_series(curve, curve.ghosts, known, is_ghost=True)] if curve.ghosts else []
-    series += _series(curve, curve.answers, known, is_ghost=False)
-    return replace(data, series=tuple(series))
+    return replace(data, series=series_of(curve, known.metric, known.scope))
 
 
 def _empty(curve: Curve | None) -> str:
@@ -221,13 +225,20 @@ def points(known: Known) -> tuple[float | None, ...]:
     return tuple(known.metric.value(d, known.scope) for d in known.answer.designs)
 
 
+@lru_cache(maxsize=8)
+def series_of(curve: Curve, metric: Metric, scope: str) -> tuple[Series, ...]:
+    """Return a curve's series of a metric, scenario A's beneath; the same object each time."""
+    path = metric.at(scope)
+    ghosts = _series(curve, curve.ghosts, path, is_ghost=True) if curve.ghosts else []
+    return (*ghosts, *_series(curve, curve.answers, path, is_ghost=False))
+
+
 def _series(
-    curve: Curve, answers: tuple[Answer | None, ...], known: Known, *, is_ghost: bool
+    curve: Curve, answers: tuple[Answer | None, ...], path: str, *, is_ghost: bool
 ) -> list[Series]:
     first = next((a for a in answers if a is not None), None)
     if first is None:
         return []
-    path = known.metric.at(known.scope)
     found = []
     for i, design in enumerate(first.designs):
         designs = [None if a is None else a.designs[i] for a in answers]

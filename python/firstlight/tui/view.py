@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import replace
 from functools import partial
@@ -69,7 +70,7 @@ class View(App[None]):
     ENABLE_COMMAND_PALETTE = True
     COMMANDS = {Search}  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [*keymap.BINDINGS]
-    HORIZONTAL_BREAKPOINTS = [
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
         (0, "-tiny"),
         (62, "-narrow"),
         (100, "-normal"),
@@ -101,7 +102,7 @@ class View(App[None]):
             quiet_s: Quiet time before the full simulation [s].
             is_tour: Whether to begin with the tour.
         """
-        super().__init__(ansi_color=theme.name in ("terminal", "no colour") or None)
+        super().__init__(ansi_color=_is_ansi(theme) or None)
         self.history = History(setup, time.monotonic)
         self.known = Known(setup=setup, home=setup)
         self.look = Look(theme, symbols)
@@ -120,7 +121,7 @@ class View(App[None]):
         self._takers: dict[type[engine.Report], Callable[[Any], None]] = {
             engine.Solved: self._take_answer,
             engine.PinSolved: self._take_pin,
-            engine.Curve: partial(self._take_detail, "curve", self.show_chart),
+            engine.Curve: partial(self._take_detail, "curve", self.show_curve),
             engine.Tornado: partial(self._take_detail, "tornado", self.show_tornado),
             engine.Map: partial(self._take_detail, "map", self.show_map),
             engine.Drawn: partial(self._take_detail, "drawn", self.show_timeline),
@@ -168,11 +169,14 @@ class View(App[None]):
     def on_mount(self) -> None:
         """Start the engine and ask the first question."""
         for theme in THEMES.values():
-            self.register_theme(_palette(theme))
+            if not _is_ansi(theme):
+                self.register_theme(_palette(theme))
         self.put_on(self.look)
         if self.keys:
             self.set_keymap(self.keys)
         self.query_one(Controls).focus()
+        # Python's default of 5 ms between threads would be seen: the engine's own work is short.
+        sys.setswitchinterval(0.0005)
         self.engine.start()
         self.show_all()
         self.ask()
@@ -185,7 +189,7 @@ class View(App[None]):
     def put_on(self, look: Look) -> None:
         """Change colours and glyphs of everything."""
         self.look = look
-        self.theme = f"firstlight-{look.theme.name.replace(' ', '-')}"
+        self.theme = "ansi-dark" if _is_ansi(look.theme) else f"firstlight-{look.theme.name}"
         for panel in self.query(Panel):
             panel.put_on(look)
 
@@ -364,15 +368,19 @@ class View(App[None]):
         self.show_chart()
         self.show_compare()
 
-    def show_chart(self) -> None:
+    def show_curve(self) -> None:
         """Draw the curves, and the sentence that is read from them."""
+        self.show_chart()
+        self.query_one(Headline).show(present.headline(self.known))
+
+    def show_chart(self) -> None:
+        """Draw the curves."""
         if self.tab not in ("explore", "compare"):
             return
         data = present.chart(self.known)
         for chart in self.query(LineChart):
             if chart.size.width:
                 chart.show(data)
-        self.query_one(Headline).show(present.headline(self.known))
 
     def show_compare(self) -> None:
         """Draw A against B."""
@@ -406,21 +414,21 @@ class View(App[None]):
         self.query_one("#verdict", Listing).show(present.claim_detail(self.known, self.claim))
 
 
+def _is_ansi(theme: Theme) -> bool:
+    """Return whether the terminal chooses the colours."""
+    return theme.name in ("terminal", "no colour")
+
+
 def _palette(theme: Theme) -> Palette:
     """Return Textual's own theme for pages and prompts."""
     return Palette(
-        name=f"firstlight-{theme.name.replace(' ', '-')}",
-        primary=_named(theme.color(Ink.ACCENT)),
-        warning=_named(theme.color(Ink.WARN)),
-        error=_named(theme.color(Ink.ERROR)),
-        foreground=_named(theme.color(Ink.TEXT)),
-        background=_named(theme.color(Ink.GROUND)),
-        surface=_named(theme.color(Ink.SELECTED)),
-        panel=_named(theme.color(Ink.PANEL)),
+        name=f"firstlight-{theme.name}",
+        primary=theme.color(Ink.ACCENT),
+        warning=theme.color(Ink.WARN),
+        error=theme.color(Ink.ERROR),
+        foreground=theme.color(Ink.TEXT),
+        background=theme.color(Ink.GROUND),
+        surface=theme.color(Ink.SELECTED),
+        panel=theme.color(Ink.PANEL),
         dark=theme.is_dark,
-        ansi=theme.name in ("terminal", "no colour"),
     )
-
-
-def _named(color: str) -> str:
-    return color if color.startswith("#") else f"ansi_{color}"

@@ -119,11 +119,12 @@ def render(
     curves = [s for s in data.series if not s.is_ghost]
     title = plain(data.title, symbols)
     end = canvas.text(1, 0, title, theme.style(Ink.TITLE), width=width - 1)
-    legend = _legend(theme, symbols, data, curves, is_short=False)
+    legend = _legend(theme, symbols, data, curves, names="long")
     need = sum(cells(text) + 2 for text, _ in legend)
-    if need > width:
-        legend = _legend(theme, symbols, data, curves, is_short=True)
-        need = sum(cells(text) + 2 for text, _ in legend)
+    for names in ("short", "none"):
+        if need > width:
+            legend = _legend(theme, symbols, data, curves, names=names)
+            need = sum(cells(text) + 2 for text, _ in legend)
     is_wide = end + need + 2 <= width
     if is_wide:
         _write_legend(canvas, width - need, 0, legend)
@@ -169,12 +170,13 @@ class _Frame:
 
 
 def _legend(
-    theme: Theme, symbols: Symbols, data: LineChartData, curves: list[Series], *, is_short: bool
+    theme: Theme, symbols: Symbols, data: LineChartData, curves: list[Series], *, names: str
 ) -> list[tuple[str, Style]]:
     entries = []
     for s in curves:
         sign = symbols.approximate if data.is_approximate else ""
-        text = f"{symbols.mark(s.index)} {s.short if is_short else s.label} {sign}{written(data.point(s), data.y_unit)}"
+        name = {"long": f"{s.label} ", "short": f"{s.short} "}.get(names, "")
+        text = f"{symbols.mark(s.index)} {name}{sign}{written(data.point(s), data.y_unit)}"
         style = theme.style(Ink.FAINT) if data.is_stale else theme.design(s.index)
         entries.append((plain(text, symbols), style))
     if any(s.is_ghost for s in data.series):
