@@ -146,6 +146,7 @@ def plain(text: str, symbols: Symbols) -> str:
         return text
     for glyph, word in (("×", "x"), ("µ", "u"), ("…", "..."), ("→", "->"), ("±", "+-"),
                         ("≥", ">="), ("≤", "<="), ("−", "-"), ("–", "-"), ("·", "."),
-                        ("÷", "/"), ("¢", "c"), ("₂", "2"), ("Δ", "d")):  # fmt: skip
+                        ("÷", "/"), ("¢", "c"), ("₂", "2"), ("Δ", "d"),
+                        ("≈", "~"), ("←", "<"), ("→", ">"), ("↑", "^"), ("↓", "v")):  # fmt: skip
         text = text.replace(glyph, word)
     return text.encode("ascii", "replace").decode()

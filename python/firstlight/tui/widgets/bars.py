@@ -145,7 +145,7 @@ def render_bottom(
         canvas.text(1, 0, text, theme.style(ink, Ink.BAR), width=max(width - 1, 0))
         return canvas.strips()
     for (start, _, _), (key, word, _) in zip(bottom_spans(width, data), data.keys, strict=False):
-        x = canvas.text(start, 0, key, theme.style(Ink.ACCENT, Ink.BAR, bold=True))
+        x = canvas.text(start, 0, plain(key, symbols), theme.style(Ink.ACCENT, Ink.BAR, bold=True))
         canvas.text(x + 1, 0, plain(word, symbols), theme.style(Ink.TEXT, Ink.BAR))
     return canvas.strips()
 

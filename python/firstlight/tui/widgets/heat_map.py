@@ -261,14 +261,16 @@ def _contour(
     )[::-1]
     mask = masks(contour(fine - 0.5), symbols)
     codes = symbols.glyphs()[mask]
-    codes[mask == 0] = 0
     if theme.is_mono or not symbols.half:
-        styles, inks = [theme.style(Ink.TITLE)], np.zeros(codes.shape, np.int32)
+        # Among shades of dots a line of dots would be lost: it stands reversed.
+        codes = np.full(mask.shape, ord(symbols.ghost if symbols.half else "*"), np.uint32)
+        styles, inks = [theme.style(Ink.TITLE, Ink.SELECTED)], np.zeros(codes.shape, np.int32)
     else:
         colors = [*_colors(theme, data), theme.color(Ink.FAINT)]
         inks = _levels(grid[tall - 1 :: tall], len(colors) - 1)
         bright = "#ffffff" if theme.is_dark else "#000000"
         styles = [colored(bright if c.startswith("#") else "default", c) for c in colors]
+    codes[mask == 0] = 0
     canvas.paint(frame.left, frame.top, codes, inks, styles)
 
 
@@ -320,8 +322,14 @@ def _key(
             canvas.text(x + i, y, " ", colored(color, color))
     x = canvas.text(x + length + 1, y, plain(high, symbols), dim)
     if data.is_ratio:
-        glyph = "⠒⠒" if symbols.name == "braille" else symbols.line * 2
-        x = canvas.text(x + 2, y, glyph, theme.style(Ink.TITLE))
+        glyph, style = (
+            "⠒⠒" if symbols.name == "braille" else symbols.line * 2,
+            theme.style(Ink.TITLE),
+        )
+        if theme.is_mono or not symbols.half:
+            glyph = (symbols.ghost if symbols.half else "*") * 2
+            style = theme.style(Ink.TITLE, Ink.SELECTED)
+        x = canvas.text(x + 2, y, glyph, style)
         x = canvas.text(x + 1, y, "break-even", theme.style(Ink.TITLE))
         if np.isnan(shade.scaled).any():
             canvas.text(x + 2, y, f"{symbols.hatch * 2} impossible", dim)

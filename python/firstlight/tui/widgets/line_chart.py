@@ -118,6 +118,8 @@ def render(
         return canvas.strips()
     curves = [s for s in data.series if not s.is_ghost]
     title = plain(data.title, symbols)
+    if cells(title) > width - 1:
+        title = title.partition(" (")[0]
     end = canvas.text(1, 0, title, theme.style(Ink.TITLE), width=width - 1)
     legend = _legend(theme, symbols, data, curves, names="long")
     need = sum(cells(text) + 2 for text, _ in legend)
@@ -498,7 +500,7 @@ def _x_labels(
     dim, accent = theme.style(Ink.DIM), theme.style(Ink.ACCENT, bold=True)
     wanted = [(x, accent, symbols.ghost) for x in breaks[:3]]
     if data.cursor is not None:
-        wanted.insert(0, (data.cursor, theme.style(Ink.TITLE), symbols.bar))
+        wanted.append((data.cursor, theme.style(Ink.TITLE), symbols.bar))
     wanted += [(x, dim, "") for x in data.x_axis.ticks(max(frame.width // 9, 2))]
     for x, style, sign in wanted:
         text = plain(written(x, data.x_unit, is_tick=True), symbols)

@@ -157,6 +157,10 @@ def _draw_track(
     if len(symbols.thumb) == 1 or theme.is_mono:
         canvas.text(track.start + round(low), y, symbols.marks[0], lit)
         return
+    if len(set(symbols.eighths)) < 8:
+        knob = theme.style(Ink.TITLE if data.is_focused else Ink.TEXT, on)
+        canvas.text(track.start + round(low), y, symbols.eighths[-1], knob)
+        return
     eighth = int(part * 8)
     knob = theme.style(Ink.TITLE if data.is_focused else Ink.TEXT, on)
     # A one-cell knob across two cells: its right part here, its left part in the next.
