@@ -62,7 +62,9 @@ def runs(strip):
         attributes = "".join(
             c for c, on in zip("bdr", (style.bold, style.dim, style.reverse), strict=True) if on
         )
-        line.append(f"{x}:{style.color.name}/{style.bgcolor.name}{attributes and ' ' + attributes}")
+        ink = style.color.name if style.color else "-"
+        ground = style.bgcolor.name if style.bgcolor else "-"
+        line.append(f"{x}:{ink}/{ground}{attributes}")
         x += len(text)
     return " ".join(line)
 

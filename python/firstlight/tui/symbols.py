@@ -147,6 +147,6 @@ def plain(text: str, symbols: Symbols) -> str:
     for glyph, word in (("×", "x"), ("µ", "u"), ("…", "..."), ("→", "->"), ("±", "+-"),
                         ("≥", ">="), ("≤", "<="), ("−", "-"), ("–", "-"), ("·", "."),
                         ("÷", "/"), ("¢", "c"), ("₂", "2"), ("Δ", "d"),
-                        ("≈", "~"), ("←", "<"), ("→", ">"), ("↑", "^"), ("↓", "v")):  # fmt: skip
+                        ("≈", "~"), ("←", "<"), ("↑", "^"), ("↓", "v")):  # fmt: skip
         text = text.replace(glyph, word)
     return text.encode("ascii", "replace").decode()
