@@ -267,6 +267,9 @@ def test_a_solver_without_a_closed_form_is_asked_only_for_what_it_has(running):
     assert not reports.of(engine.Broken)
     known = present.Known(curve=reports.of(engine.Curve)[-1])
     assert "closed form" in present.chart(known).note
+    search = BreakEvenSearch(setup=DEFAULT, key="context_tok", metric=JOULES)
+    _, refused = reports.wait(engine.Refused, runner.submit(search))
+    assert "closed form" in refused.message
 
 
 def test_a_solver_without_timeline_or_claims_says_so(running):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
@@ -233,13 +234,12 @@ def test_serving_without_textual_serve_names_the_package(monkeypatch):
         web.serve([], port=1)
 
 
-def test_the_page_is_served_and_nothing_is_left(tmp_path):
+def test_the_explorer_is_served_and_nothing_is_left():
     pytest.importorskip("textual_serve", reason="textual-serve is not installed")
     port = 18_700 + os.getpid() % 900
     code = f"from firstlight.tui.web import serve; serve([], port={port})"
-    server = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    server = subprocess.Popen([sys.executable, "-c", code], **quiet)
     try:
         end = time.monotonic() + 20
         while time.monotonic() < end:
@@ -251,8 +251,45 @@ def test_the_page_is_served_and_nothing_is_left(tmp_path):
                 time.sleep(0.2)
         else:
             raise AssertionError("no page in 20 s")
+        drawn = asyncio.run(first_screen(port))
+        assert b"compare" in drawn
+        assert served_explorers()
     finally:
         server.send_signal(2)
         server.wait(15)
+    assert not served_explorers()
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2)
+
+
+async def first_screen(port):
+    """Return what the explorer sends a browser until its tabs are drawn."""
+    import aiohttp
+
+    url = f"http://127.0.0.1:{port}/ws?width=100&height=30"
+    drawn = b""
+    async with aiohttp.ClientSession() as session, session.ws_connect(url) as socket:
+        await socket.send_json(["resize", {"width": 100, "height": 30}])
+        async with asyncio.timeout(30):
+            async for message in socket:
+                data = message.data
+                drawn += data if isinstance(data, bytes) else str(data).encode()
+                if b"compare" in drawn:
+                    break
+    return drawn
+
+
+def served_explorers():
+    """Return explorers that run for a browser."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (place / "cmdline").read_bytes()
+            if (
+                b"firstlight\0explore" in words
+                and b"TEXTUAL_DRIVER" in (place / "environ").read_bytes()
+            ):
+                found.append(place.name)
+        except OSError:
+            continue
+    return found

@@ -56,7 +56,8 @@ def command(
     if print_as:
         _print(setup, print_as, output)
         return
-    if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    is_served = "TEXTUAL_DRIVER" in os.environ  # a browser stands at the other end
+    if plain or not (is_served or (sys.stdin.isatty() and sys.stdout.isatty())):
         from firstlight.tui.plain import Plain
         from firstlight.tui.solver import default_solver
 
@@ -119,5 +120,5 @@ def _run(setup: Setup, *, theme: str | None, symbols: str, color: str, is_tour: 
         is_tour=is_tour,
     )
     app.run()
-    if app.return_value is None:
+    if sys.stdout.isatty():
         click.echo(f"firstlight explore {state.share(app.known.setup)!r}")

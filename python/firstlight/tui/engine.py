@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 CURVE_POINTS = 65
 """Points of a finished curve; 9 are there after one coarse sweep, then the gaps are halved."""
 
+NO_CLOSED_FORM = "this engine gives no closed form, which curves, map and sensitivity need"
+"""Said where a picture cannot be had."""
+
 OVERTAKEN_S = 0.012
 """A coarse simulation at least this fast leaves the closed form unshown."""
 
@@ -508,6 +511,9 @@ class Engine:
         self.post(Judged(generation=generation, verdicts=verdicts))
 
     def _search(self, generation: int, search: BreakEvenSearch) -> None:
+        if Tier.ANALYTIC not in self.solver.tiers:
+            self.post(Refused(generation=generation, message=f"break-even: {NO_CLOSED_FORM}"))
+            return
         values, wins_first = self._crossings(generation, search)
         self.post(
             BreakEven(

@@ -10,7 +10,16 @@ import numpy as np
 
 from firstlight.tui.answer import Answer, Citation, Tier, Timeline
 from firstlight.tui.axis import Axis, Floats
-from firstlight.tui.engine import BreakEven, Curve, Drawn, Judged, Map, Tornado, crossings
+from firstlight.tui.engine import (
+    NO_CLOSED_FORM,
+    BreakEven,
+    Curve,
+    Drawn,
+    Judged,
+    Map,
+    Tornado,
+    crossings,
+)
 from firstlight.tui.field import BY_KEY, FIELDS, Scale
 from firstlight.tui.metric import METRICS, PARTS, SCOPES, Metric, ratio, short
 from firstlight.tui.number import Range, Value, setting, written
@@ -198,7 +207,7 @@ def chart(known: Known) -> LineChartData:
         cursor=cursor,
         is_more_better=known.metric.is_more_better,
         is_stale=known.is_stale,
-        note=_empty(known.curve),
+        note=_empty(known),
         y_axis=known.held_axis,
         points=points(known),
         is_approximate=known.answer is None or known.answer.tier is not Tier.FULL,
@@ -209,13 +218,15 @@ def chart(known: Known) -> LineChartData:
     return replace(data, series=series_of(curve, known.metric, known.scope))
 
 
-def _empty(curve: Curve | None) -> str:
-    """Return why a chart has no curves."""
+def _empty(known: Known) -> str:
+    """Return why a chart has no curves, and what the answer says in words."""
+    curve = known.curve
     if curve is None:
         return "calculating …"
+    said = "no scenario along this axis can be answered"
     if not curve.xs.size:
-        return "curves need a closed form, which this calculation has not"
-    return "no scenario along this axis can be answered"
+        said = NO_CLOSED_FORM
+    return "\n\n".join([said, *(known.answer.warnings if known.answer else ())])
 
 
 def points(known: Known) -> tuple[float | None, ...]:

@@ -196,6 +196,17 @@ def engine_values(server: str) -> dict[str, Value]:
     }
 
 
+def statuses(setup: Setup) -> dict[str, str]:
+    """Return the provenance of the engine's figures that stand as the catalog has them."""
+    server = str(setup["optical_server"])
+    known = engine_values(server)
+    return {
+        key: str(fact.status)
+        for key, fact in _engine_facts(server).items()
+        if key in known and setup[key] == known[key]
+    }
+
+
 def fact_of(setup: Setup, key: str) -> catalog.Fact | None:
     """Return the catalog's fact behind a control, None where the control is the question itself."""
     if key in ENGINE_KEYS:

@@ -14,7 +14,7 @@ from textual.theme import Theme as Palette
 from textual.widgets import ContentSwitcher
 
 from firstlight.errors import FirstlightError
-from firstlight.tui import engine, keymap, present
+from firstlight.tui import engine, keymap, present, scenario_file
 from firstlight.tui.answer import Tier
 from firstlight.tui.messages import Reported
 from firstlight.tui.palette import Search
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 _KEYS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "explore": (("←→", "move", "nudge(1)"), ("Enter", "type", "enter"), ("m", "metric", "metric(1)"),
-                ("p", "pin A", "pin"), ("u", "undo", "undo"), ("=", "break-even", "solve"),
-                ("c", "source", "cite"), ("e", "export", "export"), ("?", "help", "help"),
-                ("q", "quit", "quit")),
+                ("p", "pin A", "pin"), ("=", "break-even", "solve"), ("e", "export", "export"),
+                ("?", "help", "help"), ("q", "quit", "quit"), ("u", "undo", "undo"),
+                ("c", "source", "cite"), ("g", "scope", "scope")),
     "compare": (("p", "pin A", "pin"), ("x", "swap", "swap"), ("a", "adopt A", "adopt"),
                 ("m", "metric", "metric(1)"), ("e", "export", "export"), ("1", "explore", "tab('explore')"),
                 ("?", "help", "help"), ("q", "quit", "quit")),
@@ -286,7 +286,7 @@ class View(App[None]):
         self.known = replace(self.known, setup=self.history.now, is_stale=is_stale, progress="")
         self.show_controls()
         self.ask()
-        if self.query_one(BottomBar).data.is_error:
+        if self.query_one(BottomBar).data.message:
             self.say("")
         if self._axis_timer is not None:
             self._axis_timer.stop()
@@ -304,8 +304,6 @@ class View(App[None]):
         """Write the setup to the autosave file."""
         if self.autosave is None:
             return
-        from firstlight.tui import scenario_file
-
         try:
             scenario_file.save(self.known.setup, self.autosave)
         except FirstlightError as error:
@@ -341,7 +339,10 @@ class View(App[None]):
         """Draw sliders and the first row."""
         known = self.known
         self.query_one(Controls).show(
-            known.setup, home=known.home, pinned=known.pinned, axis_key=known.curve_key
+            known.setup,
+            home=known.home,
+            pinned=known.pinned,
+            statuses=scenario_file.statuses(known.setup),
         )
         self.show_state()
 
@@ -397,6 +398,8 @@ class View(App[None]):
         """Draw the map."""
         found = present.heat_map(self.known, self.map_cursor)
         for heat in self.query(HeatMap):
+            if Tier.ANALYTIC not in self.engine.solver.tiers:
+                heat.note = engine.NO_CLOSED_FORM
             if found is not None and heat.size.width:
                 heat.show(found)
 

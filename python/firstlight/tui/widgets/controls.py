@@ -37,10 +37,9 @@ class ControlsData:
         selected: Index into `lines`.
         first: First line that is shown.
         folded: Groups whose fields are hidden.
-        axis_key: Field along the chart.
         edit: Text being typed, or None.
         problem: What is wrong with it, or "".
-        statuses: Provenance that the solver knows better than the defaults, by field key.
+        statuses: Provenance by field key where the catalog says what the control says.
     """
 
     setup: Setup
@@ -49,7 +48,6 @@ class ControlsData:
     selected: int = 1
     first: int = 0
     folded: frozenset[str] = frozenset()
-    axis_key: str = ""
     edit: str | None = None
     problem: str = ""
     statuses: Mapping[str, str] | None = None
@@ -67,9 +65,11 @@ def lines(folded: frozenset[str]) -> list[str | Field]:
 
 def letter(data: ControlsData, f: Field) -> str:
     """Return the provenance letter of a control: ``S`` once it was set by hand."""
+    if data.statuses and f.key in data.statuses:
+        return LETTERS.get(data.statuses[f.key], "?")
     if data.setup[f.key] != data.home[f.key]:
         return "S"
-    return LETTERS.get((data.statuses or {}).get(f.key, f.status), "?")
+    return LETTERS.get(f.status, "?")
 
 
 def render(
@@ -167,8 +167,7 @@ class Controls(Panel, can_focus=True):
         self.setup = DEFAULT
         self.home = DEFAULT
         self.pinned: Setup | None = None
-        self.axis_key = ""
-        self.statuses: Mapping[str, str] | None = None
+        self.statuses: Mapping[str, str] = {}
         self.folded: frozenset[str] = frozenset()
         self._selected = 2  # the context: the first thing to move
         self._first = 0
@@ -178,10 +177,11 @@ class Controls(Panel, can_focus=True):
 
     # -- what is shown
 
-    def show(self, setup: Setup, *, home: Setup, pinned: Setup | None, axis_key: str) -> None:
-        """Show another setup."""
-        self.home = home
-        self.setup, self.pinned, self.axis_key = setup, pinned, axis_key
+    def show(
+        self, setup: Setup, *, home: Setup, pinned: Setup | None, statuses: Mapping[str, str]
+    ) -> None:
+        """Show another setup, with what the catalog knows of its values."""
+        self.setup, self.home, self.pinned, self.statuses = setup, home, pinned, statuses
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[Strip]:
@@ -189,7 +189,7 @@ class Controls(Panel, can_focus=True):
         self._scroll(height)
         data = ControlsData(
             setup=self.setup, home=self.home, pinned=self.pinned, selected=self._selected, first=self._first,
-            folded=self.folded, axis_key=self.axis_key, edit=self._edit, problem=self._problem,
+            folded=self.folded, edit=self._edit, problem=self._problem,
             statuses=self.statuses,
         )  # fmt: skip
         return render(width, height, self.look.theme, self.look.symbols, data)

@@ -355,6 +355,7 @@ class HeatMap(Panel, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.data: HeatMapData | None = None
+        self.note = "calculating the map"
 
     def show(self, data: HeatMapData) -> None:
         """Show another map."""
@@ -365,7 +366,7 @@ class HeatMap(Panel, can_focus=True):
         """Return the map's strips."""
         if self.data is None:
             canvas = Canvas(width, height, self.look.theme.style())
-            canvas.text(1, 0, "calculating the map", self.look.theme.style(Ink.DIM))
+            canvas.text(1, 0, self.note, self.look.theme.style(Ink.DIM), width=max(width - 1, 0))
             return canvas.strips()
         return render(width, height, self.look.theme, self.look.symbols, self.data)
 

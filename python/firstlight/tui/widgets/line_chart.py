@@ -17,6 +17,7 @@ from firstlight.tui.number import written
 from firstlight.tui.symbols import Symbols, plain
 from firstlight.tui.theme import Ink, Theme, colored
 from firstlight.tui.widgets.panel import Panel
+from firstlight.tui.widgets.text_table import wrapped
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -138,8 +139,8 @@ def render(
     left = min(max((cells(text) for text, _ in labels), default=0) + 2, max(width // 3, 1))
     frame = _Frame(left=left, top=1, width=width - left - 1, height=bottom - 2, y_axis=y_axis)
     if frame.width < 4 or frame.height < 2 or not curves:
-        if height > 1:
-            canvas.text(1, 1, plain(data.note, symbols), theme.style(Ink.DIM), width=width - 1)
+        for y, line in enumerate(wrapped(plain(data.note, symbols), max(width - 2, 1)), start=1):
+            canvas.text(1, y, line, theme.style(Ink.DIM), width=width - 1)
         return canvas.strips()
     _grid(canvas, theme, symbols, frame, labels)
     _cursor_line(canvas, theme, symbols, frame, data)
