@@ -1,0 +1,418 @@
+//! One reading of one optical cycle: from sums of light to numbers in the accumulator.
+//!
+//! The order is the hardware's:
+//!
+//! ```text
+//! Σ v·T → column gain, rail leak and mismatch → previous symbol → neighbour crosstalk
+//!       → saturation → laser, shot and receiver noise → converter → scale → accumulate
+//! ```
+//!
+//! The loops are written once, over a row of columns; the instruction sets differ only in how many
+//! columns they take at a time.
+
+use crate::optics::convert::{Order, Rounding};
+use crate::optics::kernel::Work;
+use crate::optics::noise::{Noise, Place};
+use crate::optics::real::{Real, Sum};
+use crate::rng::Purpose;
+
+/// What is known of every column of a tile, for one reading.
+#[derive(Debug, Clone, Default)]
+pub struct Columns<R, S> {
+    /// Part of the integer sum that the offset of the operands makes.
+    pub known_sum: Vec<S>,
+    /// Light of one unit of the sum; column gain and rail leak included.
+    pub signal: Vec<R>,
+    /// Light of one unit of the light sum.
+    pub light: Vec<R>,
+    /// Dark light per unit of light sent.
+    pub dark: Vec<R>,
+    /// Half the relative error of the rails' ratio.
+    pub rail: Vec<R>,
+    /// Known light that the encoding adds.
+    pub known_light: Vec<R>,
+    /// Light that the detector's zero is off by.
+    pub offset: Vec<R>,
+    /// Variance that does not depend on light.
+    pub floor: Vec<R>,
+    /// Mean square transmission: noise of independent sources.
+    pub spread: Vec<R>,
+    /// Steps of one unit of light.
+    pub per_step: Vec<R>,
+    /// Accumulator value of one step, before the vector's scale.
+    pub value: Vec<R>,
+    /// Accumulator value of one unit of light, before the vector's scale.
+    pub scale: Vec<R>,
+    /// Calibrated accumulator offset, before the vector's scale.
+    pub bias: Vec<R>,
+}
+
+/// What is known of one vector in a tile, for one reading.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Vector<R> {
+    /// Unit of the sum: 1/levels, or 1/full scale where values are not coded.
+    pub signal: R,
+    /// Unit of the light sum.
+    pub light: R,
+    /// Σ of the light sent.
+    pub lit: R,
+    /// r²·Σv²: noise of independent sources.
+    pub square: R,
+    /// Known light that the encoding adds to every column.
+    pub known_light: R,
+    /// Transmission left after drift.
+    pub drift: R,
+    /// Full scale of the inputs.
+    pub scale: R,
+}
+
+/// What is the same for every vector and column of a reading.
+#[derive(Debug, Clone, Copy)]
+pub struct Circuit {
+    /// Random errors.
+    pub noise: Noise,
+    /// Light from the left and right neighbour, and what stays.
+    pub crosstalk: Option<[f64; 3]>,
+    /// Share of the previous symbol.
+    pub inter_symbol: f64,
+    /// Light at which a detector saturates.
+    pub saturation: f64,
+    /// Lowest and highest code; `None` is an ideal converter.
+    pub codes: Option<[f64; 2]>,
+    /// Clip first?
+    pub order: Order,
+    /// Ties.
+    pub rounding: Rounding,
+    /// The light is the signal itself (one detector).
+    pub is_single: bool,
+    /// Known light is in the analog signal and leaves after conversion.
+    pub is_known_light_read: bool,
+}
+
+/// Where light comes from.
+#[derive(Debug, Clone, Copy)]
+pub enum LightSums<'a, S> {
+    /// Summed beside the signal.
+    Summed(&'a [S]),
+    /// The signal is the light.
+    Signal,
+}
+
+/// Memory of one row.
+#[derive(Debug, Clone, Default)]
+pub struct Scratch<R> {
+    signal: Vec<R>,
+    light: Vec<R>,
+    mixed: Vec<R>,
+    previous: [Vec<R>; 2],
+    normals: Vec<f32>,
+}
+
+impl<R: Real> Scratch<R> {
+    /// Makes room for `columns`, and forgets the previous symbol.
+    pub fn reset(&mut self, columns: usize) {
+        for row in [&mut self.signal, &mut self.light, &mut self.mixed] {
+            row.resize(columns, R::default());
+        }
+        self.normals.resize(columns, 0.0);
+        for row in &mut self.previous {
+            row.clear();
+            row.resize(columns, R::default());
+        }
+    }
+
+    /// The analog signal of the row read last, before noise.
+    pub fn signal(&self) -> &[R] {
+        &self.signal
+    }
+}
+
+/// What one row of readings adds to the ledger.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct RowCount {
+    /// Readings outside the converter's codes.
+    pub clipped: u64,
+    /// Σ of the light, dark light included.
+    pub light: f64,
+    /// Σ of the squared signal.
+    pub signal_sq: f64,
+    /// Σ of the light that carries signal.
+    pub carrying: f64,
+    /// Σ of the analog noise variance.
+    pub variance: f64,
+}
+
+/// One row of readings, ready to be taken.
+#[derive(Debug)]
+pub struct Reading<'a, R, S> {
+    /// Sums of the kernel, one a column.
+    pub sums: &'a [S],
+    /// Where the light is.
+    pub light: LightSums<'a, S>,
+    /// The columns.
+    pub columns: &'a Columns<R, S>,
+    /// The vector.
+    pub vector: Vector<R>,
+    /// The rest.
+    pub circuit: &'a Circuit,
+    /// Variance each column adds by itself (pixel noise), if any.
+    pub extra: Option<&'a [S]>,
+    /// Unit of `extra`.
+    pub extra_unit: R,
+    /// Key of the noise.
+    pub place: Place,
+    /// Memory.
+    pub scratch: &'a mut Scratch<R>,
+    /// The accumulator's row; `None` only prepares the previous symbol.
+    pub y: Option<&'a mut [f32]>,
+}
+
+impl<R: Real, S: Sum<R>> Work for Reading<'_, R, S> {
+    type Output = RowCount;
+
+    #[inline(always)]
+    fn call(mut self) -> RowCount {
+        self.detect();
+        self.carry_over();
+        self.cross();
+        self.saturate();
+        let Some(y) = self.y.take() else { return RowCount::default() };
+        let mut count = self.count();
+        count.variance = self.add_noise();
+        count.clipped = self.convert(y);
+        count
+    }
+}
+
+impl<R: Real, S: Sum<R>> Reading<'_, R, S> {
+    /// Sums of light become signal and light of every column.
+    #[inline(always)]
+    fn detect(&mut self) {
+        let n = self.sums.len();
+        let (v, c) = (self.vector, self.columns);
+        let (signal, light) = (&mut self.scratch.signal[..n], &mut self.scratch.light[..n]);
+        let (known_sum, unit) = (&c.known_sum[..n], &c.signal[..n]);
+        for i in 0..n {
+            signal[i] = self.sums[i].real(known_sum[i]) * (v.signal * unit[i]) * v.drift;
+        }
+        match self.light {
+            LightSums::Summed(sums) => {
+                let (sums, unit, dark) = (&sums[..n], &c.light[..n], &c.dark[..n]);
+                for i in 0..n {
+                    let carried = sums[i].real(S::default()) * (v.light * unit[i]);
+                    light[i] = (carried + v.lit * dark[i]) * v.drift;
+                }
+            }
+            LightSums::Signal => {
+                let (known, dark) = (&c.known_light[..n], &c.dark[..n]);
+                for i in 0..n {
+                    let carried = signal[i] + (v.known_light + known[i]) * v.drift;
+                    light[i] = carried.or_more(R::default()) + v.lit * dark[i] * v.drift;
+                }
+            }
+        }
+        if self.circuit.is_known_light_read {
+            let known = &c.known_light[..n];
+            for i in 0..n {
+                signal[i] = signal[i] + (v.known_light + known[i]) * v.drift;
+            }
+        }
+        let (rail, offset) = (&c.rail[..n], &c.offset[..n]);
+        for i in 0..n {
+            signal[i] = signal[i] + rail[i] * light[i] + offset[i];
+        }
+    }
+
+    /// Part of the previous symbol stays in the receiver.
+    #[inline(always)]
+    fn carry_over(&mut self) {
+        if self.circuit.inter_symbol <= 0.0 {
+            return;
+        }
+        let (stay, left) =
+            (R::of(1.0 - self.circuit.inter_symbol), R::of(self.circuit.inter_symbol));
+        let Scratch { signal, light, previous: [old_signal, old_light], .. } = &mut *self.scratch;
+        for (now, before) in [(signal, old_signal), (light, old_light)] {
+            for (value, old) in now.iter_mut().zip(before.iter_mut()) {
+                let fresh = *value;
+                *value = stay * fresh + left * *old;
+                *old = fresh;
+            }
+        }
+    }
+
+    /// Light of a column reaches its neighbours' detectors.
+    #[inline(always)]
+    fn cross(&mut self) {
+        let Some([left, centre, right]) = self.circuit.crosstalk.map(|k| k.map(R::of)) else {
+            return;
+        };
+        let n = self.sums.len();
+        if n == 0 {
+            return;
+        }
+        let Scratch { signal, light, mixed, .. } = &mut *self.scratch;
+        for row in [signal, light] {
+            let (from, to) = (&row[..n], &mut mixed[..n]);
+            let at = |i: usize| if i < n { from[i] } else { R::default() };
+            to[0] = centre * from[0] + right * at(1);
+            for i in 1..n.max(2) - 1 {
+                to[i] = centre * from[i] + (left * from[i - 1] + right * from[i + 1]);
+            }
+            if n > 1 {
+                to[n - 1] = centre * from[n - 1] + left * from[n - 2];
+            }
+            std::mem::swap(row, mixed);
+        }
+    }
+
+    /// A detector gives no more than its full well.
+    #[inline(always)]
+    fn saturate(&mut self) {
+        if !self.circuit.saturation.is_finite() {
+            return;
+        }
+        let (full, half) = (R::of(self.circuit.saturation), R::of(0.5));
+        let Scratch { signal, light, .. } = &mut *self.scratch;
+        for (value, total) in signal.iter_mut().zip(light.iter_mut()) {
+            if self.circuit.is_single {
+                *value = value.or_less(full);
+                *total = total.or_less(full);
+            } else {
+                let plus = ((*total + *value) * half).or_less(full);
+                let minus = ((*total - *value) * half).or_less(full);
+                *value = plus - minus;
+                *total = plus + minus;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn count(&self) -> RowCount {
+        const LANES: usize = 16;
+        let n = self.sums.len();
+        let (signal, light) = (&self.scratch.signal[..n], &self.scratch.light[..n]);
+        let (mut squares, mut lights) = ([R::default(); LANES], [R::default(); LANES]);
+        let whole = n / LANES * LANES;
+        for i in (0..whole).step_by(LANES) {
+            for lane in 0..LANES {
+                let value = signal[i + lane];
+                squares[lane] = squares[lane] + value * value;
+                lights[lane] = lights[lane] + light[i + lane];
+            }
+        }
+        for i in whole..n {
+            squares[i - whole] = squares[i - whole] + signal[i] * signal[i];
+            lights[i - whole] = lights[i - whole] + light[i];
+        }
+        let total = |lanes: [R; LANES]| lanes.iter().map(|v| v.wide()).sum::<f64>();
+        RowCount { signal_sq: total(squares), light: total(lights), ..RowCount::default() }
+    }
+
+    /// Noise of the laser, the light and the receiver; returns Σ of its variance.
+    #[inline(always)]
+    fn add_noise(&mut self) -> f64 {
+        let n = self.sums.len();
+        let noise = &self.circuit.noise;
+        let gain = noise.laser_gain(self.place);
+        let Scratch { signal, light, mixed, .. } = &mut *self.scratch;
+        let (signal, light, deviation) = (&mut signal[..n], &light[..n], &mut mixed[..n]);
+        if noise.common_rin > 0.0 {
+            let gain = R::of(gain);
+            for value in signal.iter_mut() {
+                *value = *value * gain;
+            }
+        }
+        if !noise.is_on {
+            return 0.0;
+        }
+        let (shot, square) = (R::of(noise.shot), self.vector.square);
+        let (floor, spread) = (&self.columns.floor[..n], &self.columns.spread[..n]);
+        for i in 0..n {
+            let variance = light[i] * shot + floor[i] + square * spread[i];
+            deviation[i] = variance.or_more(R::default());
+        }
+        if let Some(extra) = self.extra {
+            for (value, sum) in deviation.iter_mut().zip(extra) {
+                *value = *value + sum.real(S::default()) * self.extra_unit;
+            }
+        }
+        let mut total = [R::default(); 8];
+        for (i, value) in deviation.iter_mut().enumerate() {
+            total[i % 8] = total[i % 8] + *value;
+        }
+        if noise.shot > 0.0 {
+            self.count_photons();
+        }
+        let Scratch { signal, mixed, normals, .. } = &mut *self.scratch;
+        let (signal, deviation) = (&mut signal[..n], &mut mixed[..n]);
+        let normals = &mut normals[..n];
+        for value in deviation.iter_mut() {
+            *value = value.root();
+        }
+        self.place.stream(Purpose::Detector).fill_normal(normals);
+        Noise::add(signal, deviation, normals);
+        total.iter().map(|v| v.wide()).sum()
+    }
+
+    /// Where the light is weak, photons are counted and the Gaussian keeps the rest.
+    #[inline(always)]
+    fn count_photons(&mut self) {
+        let n = self.sums.len();
+        let noise = &self.circuit.noise;
+        let below = R::of(noise.poisson_below);
+        let Scratch { signal, light, mixed, .. } = &mut *self.scratch;
+        let (signal, light, variance) = (&mut signal[..n], &light[..n], &mut mixed[..n]);
+        let is_weak = light.iter().fold(false, |weak, value| weak | (*value < below));
+        if !is_weak {
+            return;
+        }
+        for i in 0..n {
+            if light[i] < below {
+                let (total, value) = (light[i].wide(), signal[i].wide());
+                let (plus, minus) = if self.circuit.is_single {
+                    (total, 0.0)
+                } else {
+                    (f64::midpoint(total, value), f64::midpoint(total, -value))
+                };
+                signal[i] = signal[i] + R::of(noise.counted(self.place, i, plus, minus));
+                variance[i] = (variance[i] - light[i] * R::of(noise.shot)).or_more(R::default());
+            }
+        }
+    }
+
+    /// The converter reads; the digital side scales and accumulates. Returns clipped readings.
+    #[inline(always)]
+    fn convert(&mut self, y: &mut [f32]) -> u64 {
+        let n = self.sums.len();
+        let (v, c) = (self.vector, self.columns);
+        let signal = &self.scratch.signal[..n];
+        let (value, bias, scale) = (&c.value[..n], &c.bias[..n], &c.scale[..n]);
+        let y = &mut y[..n];
+        let known = if self.circuit.is_known_light_read { v.known_light } else { R::default() };
+        let Some([low, high]) = self.circuit.codes else {
+            for i in 0..n {
+                let read = signal[i] * value[i] + (bias[i] - known * scale[i]);
+                y[i] += (v.scale * read).narrow();
+            }
+            return 0;
+        };
+        let slack = if self.circuit.order == Order::ClipThenRound { 0.0 } else { 1.0 };
+        let (low_edge, high_edge) = (R::of(low - slack), R::of(high + slack));
+        let (low, high) = (R::of(low), R::of(high));
+        let half = R::of(0.5);
+        let per_step = &c.per_step[..n];
+        let is_even = self.circuit.rounding == Rounding::NearestEven;
+        let mut clipped = 0_u32;
+        for i in 0..n {
+            let steps = signal[i] * per_step[i];
+            clipped += u32::from((steps > high + half) | (steps < low - half));
+            let near = steps.or_more(low_edge).or_less(high_edge);
+            let whole = if is_even { near.even() } else { near.toward_zero() };
+            let code = whole.or_more(low).or_less(high);
+            let read = code * value[i] + (bias[i] - known * scale[i]);
+            y[i] += (v.scale * read).narrow();
+        }
+        u64::from(clipped)
+    }
+}

@@ -1,0 +1,167 @@
+//! AVX-512 VNNI: a whole panel is two registers, eight rows at a time.
+//!
+//! `vpdpbusd` adds four `u8 × i8` products to an `i32` without saturation, `vpdpwssd` two
+//! `i16 × i16` products, so there is no bit budget below 32 bits to keep.
+
+use std::arch::x86_64::{
+    __m512i, _mm512_dpbusd_epi32, _mm512_dpwssd_epi32, _mm512_loadu_si512, _mm512_set1_epi32,
+    _mm512_setzero_si512, _mm512_storeu_si512,
+};
+
+use super::{Out, PANEL, Rows, Work, scalar};
+
+/// Proof that this machine has AVX-512 with VNNI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Avx512(());
+
+impl Avx512 {
+    pub(super) fn detect() -> Option<Self> {
+        let has_all = std::arch::is_x86_feature_detected!("avx2")
+            && std::arch::is_x86_feature_detected!("avx512f")
+            && std::arch::is_x86_feature_detected!("avx512bw")
+            && std::arch::is_x86_feature_detected!("avx512dq")
+            && std::arch::is_x86_feature_detected!("avx512vl")
+            && std::arch::is_x86_feature_detected!("avx512vnni");
+        has_all.then_some(Self(()))
+    }
+
+    pub(super) fn sum8(self, x: Rows<'_, u8>, panel: &[i8], out: Out<'_, i32>) {
+        // SAFETY: a value of `Self` exists only where the features were detected.
+        unsafe { sum8(x, panel, out) }
+    }
+
+    pub(super) fn sum16(self, x: Rows<'_, i16>, panel: &[i16], out: Out<'_, i32>) {
+        // SAFETY: a value of `Self` exists only where the features were detected.
+        unsafe { sum16(x, panel, out) }
+    }
+
+    pub(super) fn sum_f64(self, x: Rows<'_, f32>, panel: &[f32], out: Out<'_, f64>) {
+        // SAFETY: a value of `Self` exists only where the features were detected.
+        unsafe { sum_f64(x, panel, out) }
+    }
+
+    #[inline(always)]
+    pub(super) fn run<W: Work>(self, work: W) -> W::Output {
+        // SAFETY: a value of `Self` exists only where the features were detected.
+        unsafe { run(work) }
+    }
+}
+
+#[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq,avx512vl")]
+fn run<W: Work>(work: W) -> W::Output {
+    work.call()
+}
+
+#[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq,avx512vl")]
+fn sum_f64(x: Rows<'_, f32>, panel: &[f32], out: Out<'_, f64>) {
+    scalar::sum_f64(x, panel, out);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn sum8(x: Rows<'_, u8>, panel: &[i8], out: Out<'_, i32>) {
+    let mut row = 0;
+    while row + 8 <= x.rows {
+        rows8::<8>(x, row, panel, out.ldo, out.data);
+        row += 8;
+    }
+    while row < x.rows {
+        rows8::<1>(x, row, panel, out.ldo, out.data);
+        row += 1;
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn sum16(x: Rows<'_, i16>, panel: &[i16], out: Out<'_, i32>) {
+    let mut row = 0;
+    while row + 8 <= x.rows {
+        rows16::<8>(x, row, panel, out.ldo, out.data);
+        row += 8;
+    }
+    while row < x.rows {
+        rows16::<1>(x, row, panel, out.ldo, out.data);
+        row += 1;
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+#[inline]
+fn rows8<const ROWS: usize>(
+    x: Rows<'_, u8>,
+    row: usize,
+    panel: &[i8],
+    ldo: usize,
+    out: &mut [i32],
+) {
+    let quads = panel.len() / (4 * PANEL);
+    let mut sums = [[_mm512_setzero_si512(); 2]; ROWS];
+    let lines: [&[u8]; ROWS] =
+        std::array::from_fn(|r| &x.data[(row + r) * x.stride..][..4 * quads]);
+    for (quad, block) in panel.chunks_exact(4 * PANEL).enumerate() {
+        let [first, second] = [load8(&block[..64]), load8(&block[64..])];
+        for r in 0..ROWS {
+            let four: [u8; 4] =
+                lines[r][4 * quad..][..4].try_into().expect("four operands make a quad");
+            let light = _mm512_set1_epi32(i32::from_le_bytes(four));
+            sums[r][0] = _mm512_dpbusd_epi32(sums[r][0], light, first);
+            sums[r][1] = _mm512_dpbusd_epi32(sums[r][1], light, second);
+        }
+    }
+    for (r, pair) in sums.iter().enumerate() {
+        store(pair, &mut out[(row + r) * ldo..][..PANEL]);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+#[inline]
+fn rows16<const ROWS: usize>(
+    x: Rows<'_, i16>,
+    row: usize,
+    panel: &[i16],
+    ldo: usize,
+    out: &mut [i32],
+) {
+    let pairs = panel.len() / (2 * PANEL);
+    let mut sums = [[_mm512_setzero_si512(); 2]; ROWS];
+    let lines: [&[i16]; ROWS] =
+        std::array::from_fn(|r| &x.data[(row + r) * x.stride..][..2 * pairs]);
+    for (pair, block) in panel.chunks_exact(2 * PANEL).enumerate() {
+        let [first, second] = [load16(&block[..32]), load16(&block[32..])];
+        for r in 0..ROWS {
+            let low = u32::from(lines[r][2 * pair].cast_unsigned());
+            let high = u32::from(lines[r][2 * pair + 1].cast_unsigned());
+            let light = _mm512_set1_epi32((low | high << 16).cast_signed());
+            sums[r][0] = _mm512_dpwssd_epi32(sums[r][0], light, first);
+            sums[r][1] = _mm512_dpwssd_epi32(sums[r][1], light, second);
+        }
+    }
+    for (r, pair) in sums.iter().enumerate() {
+        store(pair, &mut out[(row + r) * ldo..][..PANEL]);
+    }
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn load8(bytes: &[i8]) -> __m512i {
+    let bytes: &[i8; 64] = bytes.try_into().expect("a register is 64 bytes");
+    // SAFETY: the array is 64 readable bytes; the load needs no alignment.
+    unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn load16(words: &[i16]) -> __m512i {
+    let words: &[i16; 32] = words.try_into().expect("a register is 32 words");
+    // SAFETY: the array is 64 readable bytes; the load needs no alignment.
+    unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn store(pair: &[__m512i; 2], out: &mut [i32]) {
+    let (first, second) = out.split_at_mut(16);
+    for (register, place) in pair.iter().zip([first, second]) {
+        let place: &mut [i32; 16] = place.try_into().expect("a register is 16 sums");
+        // SAFETY: the array is 64 writable bytes; the store needs no alignment.
+        unsafe { _mm512_storeu_si512(place.as_mut_ptr().cast(), *register) };
+    }
+}
