@@ -45,6 +45,10 @@ pub struct Columns<R, S> {
     pub scale: Vec<R>,
     /// Calibrated accumulator offset, before the vector's scale.
     pub bias: Vec<R>,
+    /// Σ of `floor`.
+    pub floor_sum: f64,
+    /// Σ of `spread`.
+    pub spread_sum: f64,
 }
 
 /// What is known of one vector in a tile, for one reading.
@@ -87,6 +91,8 @@ pub struct Circuit {
     pub is_single: bool,
     /// Known light is in the analog signal and leaves after conversion.
     pub is_known_light_read: bool,
+    /// Any column has unequal rails or a zero that is off.
+    pub has_static_offsets: bool,
 }
 
 /// Where light comes from.
@@ -177,8 +183,10 @@ impl<R: Real, S: Sum<R>> Work for Reading<'_, R, S> {
         self.cross();
         self.saturate();
         let Some(y) = self.y.take() else { return RowCount::default() };
-        let mut count = self.count();
-        count.variance = self.add_noise();
+        let mut count = self.prepare();
+        if self.circuit.noise.is_on {
+            self.place.stream(Purpose::Detector).fill_normal(&mut self.scratch.normals);
+        }
         count.clipped = self.convert(y);
         count
     }
@@ -190,17 +198,20 @@ impl<R: Real, S: Sum<R>> Reading<'_, R, S> {
     fn detect(&mut self) {
         let n = self.sums.len();
         let (v, c) = (self.vector, self.columns);
+        let sums = &self.sums[..n];
         let (signal, light) = (&mut self.scratch.signal[..n], &mut self.scratch.light[..n]);
         let (known_sum, unit) = (&c.known_sum[..n], &c.signal[..n]);
+        let row_unit = v.signal * v.drift;
         for i in 0..n {
-            signal[i] = self.sums[i].real(known_sum[i]) * (v.signal * unit[i]) * v.drift;
+            signal[i] = sums[i].real(known_sum[i]) * (row_unit * unit[i]);
         }
         match self.light {
             LightSums::Summed(sums) => {
                 let (sums, unit, dark) = (&sums[..n], &c.light[..n], &c.dark[..n]);
+                let (row_unit, lit) = (v.light * v.drift, v.lit * v.drift);
                 for i in 0..n {
-                    let carried = sums[i].real(S::default()) * (v.light * unit[i]);
-                    light[i] = (carried + v.lit * dark[i]) * v.drift;
+                    let carried = sums[i].real(S::default()) * (row_unit * unit[i]);
+                    light[i] = carried + lit * dark[i];
                 }
             }
             LightSums::Signal => {
@@ -217,9 +228,11 @@ impl<R: Real, S: Sum<R>> Reading<'_, R, S> {
                 signal[i] = signal[i] + (v.known_light + known[i]) * v.drift;
             }
         }
-        let (rail, offset) = (&c.rail[..n], &c.offset[..n]);
-        for i in 0..n {
-            signal[i] = signal[i] + rail[i] * light[i] + offset[i];
+        if self.circuit.has_static_offsets {
+            let (rail, offset) = (&c.rail[..n], &c.offset[..n]);
+            for i in 0..n {
+                signal[i] = signal[i] + rail[i] * light[i] + offset[i];
+            }
         }
     }
 
@@ -287,86 +300,61 @@ impl<R: Real, S: Sum<R>> Reading<'_, R, S> {
         }
     }
 
+    /// Counts signal and light, and turns light into the deviation of every reading.
     #[inline(always)]
-    fn count(&self) -> RowCount {
-        const LANES: usize = 16;
-        let n = self.sums.len();
-        let (signal, light) = (&self.scratch.signal[..n], &self.scratch.light[..n]);
-        let (mut squares, mut lights) = ([R::default(); LANES], [R::default(); LANES]);
-        let whole = n / LANES * LANES;
-        for i in (0..whole).step_by(LANES) {
-            for lane in 0..LANES {
-                let value = signal[i + lane];
-                squares[lane] = squares[lane] + value * value;
-                lights[lane] = lights[lane] + light[i + lane];
-            }
-        }
-        for i in whole..n {
-            squares[i - whole] = squares[i - whole] + signal[i] * signal[i];
-            lights[i - whole] = lights[i - whole] + light[i];
-        }
-        let total = |lanes: [R; LANES]| lanes.iter().map(|v| v.wide()).sum::<f64>();
-        RowCount { signal_sq: total(squares), light: total(lights), ..RowCount::default() }
-    }
-
-    /// Noise of the laser, the light and the receiver; returns Σ of its variance.
-    #[inline(always)]
-    fn add_noise(&mut self) -> f64 {
+    fn prepare(&mut self) -> RowCount {
         let n = self.sums.len();
         let noise = &self.circuit.noise;
-        let gain = noise.laser_gain(self.place);
+        let (shot, square) = (R::of(noise.shot), self.vector.square);
         let Scratch { signal, light, mixed, .. } = &mut *self.scratch;
-        let (signal, light, deviation) = (&mut signal[..n], &light[..n], &mut mixed[..n]);
-        if noise.common_rin > 0.0 {
-            let gain = R::of(gain);
-            for value in signal.iter_mut() {
-                *value = *value * gain;
+        let (signal, light, deviation) = (&signal[..n], &light[..n], &mut mixed[..n]);
+        let zero = R::default();
+        let mut count = RowCount {
+            signal_sq: folded(signal, zero, |sum, v| sum + v * v, |a, b| a + b),
+            light: folded(light, zero, |sum, v| sum + v, |a, b| a + b),
+            ..RowCount::default()
+        };
+        if !noise.is_on {
+            return count;
+        }
+        let floor = &self.columns.floor[..n];
+        if square > zero {
+            let spread = &self.columns.spread[..n];
+            for i in 0..n {
+                let variance = light[i] * shot + floor[i] + square * spread[i];
+                deviation[i] = variance.or_more(zero).root();
+            }
+        } else {
+            for i in 0..n {
+                deviation[i] = (light[i] * shot + floor[i]).or_more(zero).root();
             }
         }
-        if !noise.is_on {
-            return 0.0;
-        }
-        let (shot, square) = (R::of(noise.shot), self.vector.square);
-        let (floor, spread) = (&self.columns.floor[..n], &self.columns.spread[..n]);
-        for i in 0..n {
-            let variance = light[i] * shot + floor[i] + square * spread[i];
-            deviation[i] = variance.or_more(R::default());
-        }
+        count.variance = count.light * noise.shot
+            + self.columns.floor_sum
+            + square.wide() * self.columns.spread_sum;
         if let Some(extra) = self.extra {
             for (value, sum) in deviation.iter_mut().zip(extra) {
-                *value = *value + sum.real(S::default()) * self.extra_unit;
+                let own = sum.real(S::default());
+                count.variance += own.wide();
+                *value = (*value * *value + own).root();
             }
         }
-        let mut total = [R::default(); 8];
-        for (i, value) in deviation.iter_mut().enumerate() {
-            total[i % 8] = total[i % 8] + *value;
-        }
         if noise.shot > 0.0 {
-            self.count_photons();
+            let weakest = folded(light, R::of(f64::INFINITY), R::or_less, f64::min);
+            if weakest < noise.poisson_below {
+                self.count_photons();
+            }
         }
-        let Scratch { signal, mixed, normals, .. } = &mut *self.scratch;
-        let (signal, deviation) = (&mut signal[..n], &mut mixed[..n]);
-        let normals = &mut normals[..n];
-        for value in deviation.iter_mut() {
-            *value = value.root();
-        }
-        self.place.stream(Purpose::Detector).fill_normal(normals);
-        Noise::add(signal, deviation, normals);
-        total.iter().map(|v| v.wide()).sum()
+        count
     }
 
     /// Where the light is weak, photons are counted and the Gaussian keeps the rest.
-    #[inline(always)]
+    #[cold]
     fn count_photons(&mut self) {
         let n = self.sums.len();
         let noise = &self.circuit.noise;
         let below = R::of(noise.poisson_below);
         let Scratch { signal, light, mixed, .. } = &mut *self.scratch;
-        let (signal, light, variance) = (&mut signal[..n], &light[..n], &mut mixed[..n]);
-        let is_weak = light.iter().fold(false, |weak, value| weak | (*value < below));
-        if !is_weak {
-            return;
-        }
         for i in 0..n {
             if light[i] < below {
                 let (total, value) = (light[i].wide(), signal[i].wide());
@@ -376,24 +364,46 @@ impl<R: Real, S: Sum<R>> Reading<'_, R, S> {
                     (f64::midpoint(total, value), f64::midpoint(total, -value))
                 };
                 signal[i] = signal[i] + R::of(noise.counted(self.place, i, plus, minus));
-                variance[i] = (variance[i] - light[i] * R::of(noise.shot)).or_more(R::default());
+                let rest = mixed[i] * mixed[i] - light[i] * R::of(noise.shot);
+                mixed[i] = rest.or_more(R::default()).root();
             }
         }
     }
 
-    /// The converter reads; the digital side scales and accumulates. Returns clipped readings.
+    /// The laser flickers, the receiver adds noise, the converter reads, the digital side scales and
+    /// accumulates. Returns clipped readings.
     #[inline(always)]
     fn convert(&mut self, y: &mut [f32]) -> u64 {
+        if !self.circuit.noise.is_on && !self.circuit.is_known_light_read {
+            self.convert_with::<false, false>(y)
+        } else if self.circuit.is_known_light_read {
+            if !self.circuit.noise.is_on {
+                self.scratch.mixed.fill(R::default());
+            }
+            self.convert_with::<true, true>(y)
+        } else {
+            self.convert_with::<false, true>(y)
+        }
+    }
+
+    #[inline(always)]
+    fn convert_with<const KNOWN: bool, const NOISY: bool>(&mut self, y: &mut [f32]) -> u64 {
         let n = self.sums.len();
         let (v, c) = (self.vector, self.columns);
-        let signal = &self.scratch.signal[..n];
+        let noise = &self.circuit.noise;
+        let gain = R::of(noise.laser_gain(self.place));
+        let Scratch { signal, mixed, normals, .. } = &mut *self.scratch;
+        let (signal, deviation, normals) = (&signal[..n], &mixed[..n], &normals[..n]);
         let (value, bias, scale) = (&c.value[..n], &c.bias[..n], &c.scale[..n]);
         let y = &mut y[..n];
-        let known = if self.circuit.is_known_light_read { v.known_light } else { R::default() };
+        let read = |i: usize| {
+            let lit = signal[i] * gain;
+            if NOISY { lit + deviation[i] * R::normal(normals[i]) } else { lit }
+        };
+        let known = |i: usize| if KNOWN { bias[i] - v.known_light * scale[i] } else { bias[i] };
         let Some([low, high]) = self.circuit.codes else {
             for i in 0..n {
-                let read = signal[i] * value[i] + (bias[i] - known * scale[i]);
-                y[i] += (v.scale * read).narrow();
+                y[i] += (v.scale * (read(i) * value[i] + known(i))).narrow();
             }
             return 0;
         };
@@ -401,18 +411,40 @@ impl<R: Real, S: Sum<R>> Reading<'_, R, S> {
         let (low_edge, high_edge) = (R::of(low - slack), R::of(high + slack));
         let (low, high) = (R::of(low), R::of(high));
         let half = R::of(0.5);
+        let (low_half, high_half) = (low - half, high + half);
         let per_step = &c.per_step[..n];
         let is_even = self.circuit.rounding == Rounding::NearestEven;
         let mut clipped = 0_u32;
         for i in 0..n {
-            let steps = signal[i] * per_step[i];
-            clipped += u32::from((steps > high + half) | (steps < low - half));
+            let steps = read(i) * per_step[i];
+            clipped += u32::from((steps > high_half) | (steps < low_half));
             let near = steps.or_more(low_edge).or_less(high_edge);
             let whole = if is_even { near.even() } else { near.toward_zero() };
             let code = whole.or_more(low).or_less(high);
-            let read = code * value[i] + (bias[i] - known * scale[i]);
-            y[i] += (v.scale * read).narrow();
+            y[i] += (v.scale * (code * value[i] + known(i))).narrow();
         }
         u64::from(clipped)
     }
+}
+
+/// Folds values in sixteen lanes, then the lanes.
+#[inline(always)]
+fn folded<R: Real>(
+    values: &[R],
+    start: R,
+    step: impl Fn(R, R) -> R,
+    join: impl Fn(f64, f64) -> f64,
+) -> f64 {
+    const LANES: usize = 16;
+    let mut lanes = [start; LANES];
+    let mut chunks = values.chunks_exact(LANES);
+    for chunk in &mut chunks {
+        for lane in 0..LANES {
+            lanes[lane] = step(lanes[lane], chunk[lane]);
+        }
+    }
+    for (lane, &value) in lanes.iter_mut().zip(chunks.remainder()) {
+        *lane = step(*lane, value);
+    }
+    lanes.iter().map(|lane| lane.wide()).reduce(join).unwrap_or(start.wide())
 }

@@ -143,6 +143,8 @@ pub(crate) trait Lane: Default + Send {
 pub(crate) struct IntegerLane {
     bytes: Vec<u8>,
     words: Vec<i16>,
+    /// What a reading sends of a row, where that is not all of it.
+    part: Vec<i16>,
     stride: usize,
     rows: usize,
     light: Vec<u8>,
@@ -156,42 +158,19 @@ pub(crate) struct IntegerLane {
     totals: Vec<Totals>,
 }
 
-/// One row of integer operands.
+/// One row of integer operands: codes as stored for the kernels.
 struct Fill<'a> {
     codes: &'a [i16],
-    operand: Operand,
-    slice: Option<(u32, i16)>,
-    levels: i16,
+    /// Levels that the light of an offset operand is shifted by.
+    offset: Option<i16>,
     light_shift: u32,
+    needs_square: bool,
     zero: i16,
     bytes: Option<&'a mut [u8]>,
     words: Option<&'a mut [i16]>,
     light: Option<&'a mut [u8]>,
     groups: Option<&'a mut [u8]>,
     group_shift: u32,
-}
-
-impl Fill<'_> {
-    #[inline(always)]
-    fn part(&self, code: i16) -> i16 {
-        let value = match self.operand {
-            Operand::Signed | Operand::Offset => code,
-            Operand::Positive => code.max(0),
-            Operand::Negative => (-code).max(0),
-        };
-        match self.slice {
-            Some((shift, mask)) => {
-                let magnitude = (value.abs() >> shift) & mask;
-                if value < 0 { -magnitude } else { magnitude }
-            }
-            None => value,
-        }
-    }
-
-    #[inline(always)]
-    fn lit(&self, value: i16) -> i16 {
-        if self.operand == Operand::Offset { value + self.levels } else { value.abs() }
-    }
 }
 
 impl Work for Fill<'_> {
@@ -204,53 +183,96 @@ impl Work for Fill<'_> {
         clippy::cast_sign_loss,
         reason = "codes fit by the plan"
     )]
-    fn call(mut self) -> [i64; 4] {
+    fn call(self) -> [i64; 4] {
         let n = self.codes.len();
-        let (mut signed, mut lit, mut square) = (0_i64, 0_i64, 0_i64);
-        for chunk in self.codes.chunks(1024) {
-            let (mut s, mut l, mut q) = (0_i32, 0_i32, 0_i64);
+        let (mut signed, mut magnitude, mut square) = (0_i64, 0_i64, 0_i64);
+        // 32,768 magnitudes of 15 bits fit 32 bits.
+        for chunk in self.codes.chunks(1 << 15) {
+            let (mut s, mut m) = (0_i32, 0_i32);
             for &code in chunk {
-                let value = self.part(code);
-                s += i32::from(value);
-                l += i32::from(self.lit(value));
-                q += i64::from(i32::from(value) * i32::from(value));
+                let code = i32::from(code);
+                s += code;
+                m += code.abs();
             }
             signed += i64::from(s);
-            lit += i64::from(l);
-            square += q;
+            magnitude += i64::from(m);
         }
-        if let Some(bytes) = self.bytes.take() {
+        if self.needs_square {
+            square = self.codes.iter().map(|&c| i64::from(i32::from(c) * i32::from(c))).sum();
+        }
+        let lit = match self.offset {
+            Some(offset) => signed + n as i64 * i64::from(offset),
+            None => magnitude,
+        };
+        if let Some(bytes) = self.bytes {
             for (place, &code) in bytes[..n].iter_mut().zip(self.codes) {
-                *place = (self.part(code) + self.zero) as u8;
+                *place = (code + self.zero) as u8;
             }
         }
-        if let Some(words) = self.words.take() {
-            for (place, &code) in words[..n].iter_mut().zip(self.codes) {
-                *place = self.part(code);
-            }
+        if let Some(words) = self.words {
+            words[..n].copy_from_slice(self.codes);
         }
         let mut uneven = 0_i64;
-        if let Some(light) = self.light.take() {
-            for (place, &code) in light[..n].iter_mut().zip(self.codes) {
-                *place = (self.lit(self.part(code)) >> self.light_shift) as u8;
-            }
-            if let Some(groups) = self.groups.take() {
-                // The rounding of halves alternates, so that it does not add up.
-                let mask = (1_u32 << self.group_shift) - 1;
-                for (group, (place, four)) in
-                    groups.iter_mut().zip(light.chunks_exact(4)).enumerate()
-                {
-                    let v = [four[0], four[1], four[2], four[3]].map(u32::from);
-                    let sum = v[0] + v[1] + v[2] + v[3];
-                    let squares = v[0] * v[0] + v[1] * v[1] + v[2] * v[2] + v[3] * v[3];
-                    let round = (group as u32).wrapping_mul(3) & mask;
-                    *place = ((sum + round) >> self.group_shift) as u8;
-                    uneven += i64::from(4 * squares - sum * sum);
+        if let Some(light) = self.light {
+            match self.offset {
+                Some(offset) => {
+                    for (place, &code) in light[..n].iter_mut().zip(self.codes) {
+                        *place = ((code + offset) >> self.light_shift) as u8;
+                    }
                 }
+                None => {
+                    for (place, &code) in light[..n].iter_mut().zip(self.codes) {
+                        *place = (code.abs() >> self.light_shift) as u8;
+                    }
+                }
+            }
+            if let Some(groups) = self.groups {
+                uneven = grouped(light, groups, self.group_shift);
             }
         }
         [signed, lit, square, uneven]
     }
+}
+
+/// Sums light over groups of four; returns 4·Σ (x − mean)² inside the groups.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "shifted to a byte by the caller's choice")]
+fn grouped(light: &[u8], groups: &mut [u8], shift: u32) -> i64 {
+    // The rounding of halves alternates, so that it does not add up.
+    let mask = (1_u16 << shift) - 1;
+    let (mut total, mut squares) = (0_i64, 0_i64);
+    // 1,024 groups of four bytes: the squares of their sums fit 32 bits.
+    for (chunk, places) in light.chunks(4096).zip(groups.chunks_mut(1024)) {
+        let (mut sum_sq, mut each_sq) = (0_u32, 0_u32);
+        for (group, (place, four)) in places.iter_mut().zip(chunk.chunks_exact(4)).enumerate() {
+            let sum: u16 = four.iter().map(|v| u16::from(*v)).sum();
+            let round = (group as u16).wrapping_mul(3) & mask;
+            *place = ((sum + round) >> shift) as u8;
+            sum_sq += u32::from(sum) * u32::from(sum);
+        }
+        for &value in chunk {
+            each_sq += u32::from(value) * u32::from(value);
+        }
+        total += i64::from(sum_sq);
+        squares += i64::from(each_sq);
+    }
+    4 * squares - total
+}
+
+/// Writes the part of `codes` that a reading sends.
+fn select(codes: &[i16], operand: Operand, slice: Option<(u32, i16)>, part: &mut Vec<i16>) {
+    part.clear();
+    part.extend(codes.iter().map(|&code| {
+        let value = match operand {
+            Operand::Signed | Operand::Offset => code,
+            Operand::Positive => code.max(0),
+            Operand::Negative => (-code).max(0),
+        };
+        match slice {
+            Some((shift, mask)) => ((value.abs() >> shift) & mask) * value.signum(),
+            None => value,
+        }
+    }));
 }
 
 impl Lane for IntegerLane {
@@ -298,16 +320,21 @@ impl Lane for IntegerLane {
         let (_, zero) = layer.operand_range(reading);
         let units = 1.0 / f64::from(levels);
         let lit_unit = if is_offset { 0.5 * units } else { units };
+        let is_whole =
+            slice.is_none() && matches!(reading.operand, Operand::Signed | Operand::Offset);
         self.totals.clear();
         for row in 0..rows {
             let at = row * self.stride..(row + 1) * self.stride;
+            let codes = &sent.codes[row * inputs..(row + 1) * inputs];
+            if !is_whole {
+                select(codes, reading.operand, slice, &mut self.part);
+            }
             let fill = Fill {
-                codes: &sent.codes[row * inputs..(row + 1) * inputs],
-                operand: reading.operand,
-                slice,
+                codes: if is_whole { codes } else { &self.part },
                 #[expect(clippy::cast_possible_truncation, reason = "at most 15 bits")]
-                levels: levels as i16,
+                offset: is_offset.then_some(levels as i16),
                 light_shift,
+                needs_square: layer.spec.rin_rms > 0.0 && !layer.spec.is_rin_common,
                 #[expect(clippy::cast_possible_truncation, reason = "0 or 128")]
                 zero: zero as i16,
                 bytes: is_byte.then(|| &mut self.bytes[at.clone()]),

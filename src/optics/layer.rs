@@ -234,6 +234,9 @@ impl Layer {
                 spec.encoding,
                 Encoding::OffsetInputBalanced | Encoding::OffsetBothRaw
             ),
+            has_static_offsets: spec.rail_ratio_sigma > 0.0
+                || spec.detector_offset_sigma > 0.0
+                || spec.encoding == Encoding::OffsetBoth,
         }
     }
 
@@ -908,6 +911,8 @@ impl Columns<f64, f64> {
             value: narrow(&self.value),
             scale: narrow(&self.scale),
             bias: narrow(&self.bias),
+            floor_sum: self.floor_sum,
+            spread_sum: self.spread_sum,
         }
     }
 }
@@ -920,6 +925,8 @@ impl Tables {
                 let step = if enob > 0.0 { enob / per_step.wide() } else { 0.0 };
                 *floor = R::of(constant + step * step);
             }
+            c.floor_sum = c.floor.iter().map(|v| v.wide()).sum();
+            c.spread_sum = c.spread.iter().map(|v| v.wide()).sum();
         }
         let enob = match (spec.adc_bits, spec.adc_enob) {
             (Some(bits), Some(enob)) => Adc::enob_noise_steps(bits, enob),

@@ -13,7 +13,6 @@
 //!
 //! What is independent in a reading is one draw of the summed variance, which is the same law.
 
-use crate::optics::real::Real;
 use crate::rng::{Purpose, Stream};
 
 /// Where in a run a reading is: the key of its noise.
@@ -60,14 +59,6 @@ impl Noise {
             1.0 + self.common_rin * f64::from(place.stream(Purpose::CommonRin).normal(0))
         } else {
             1.0
-        }
-    }
-
-    /// Adds one draw of `variance` to every value of `signal`.
-    #[inline(always)]
-    pub fn add<R: Real>(signal: &mut [R], deviation: &[R], normals: &[f32]) {
-        for ((value, &sigma), &normal) in signal.iter_mut().zip(deviation).zip(normals) {
-            *value = *value + sigma * R::normal(normal);
         }
     }
 

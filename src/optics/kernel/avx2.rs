@@ -63,38 +63,58 @@ fn sum_f64(x: Rows<'_, f32>, panel: &[f32], out: Out<'_, f64>) {
     scalar::sum_f64(x, panel, out);
 }
 
+/// Groups of inputs that are summed before the next rows come: their half of a panel, and the rows'
+/// own operands, stay in the first cache.
+const BLOCK: usize = 128;
+
 #[target_feature(enable = "avx2")]
 fn sum8<const DEPTH: usize>(x: Rows<'_, u8>, panel: &[i8], out: Out<'_, i32>) {
-    let mut row = 0;
-    while row + 4 <= x.rows {
+    let quads = panel.len() / (4 * PANEL);
+    for first in (0..quads.max(1)).step_by(BLOCK) {
         for half in 0..2 {
-            rows8::<4, DEPTH>(x, row, panel, half, out.ldo, out.data);
+            let part = Part { first, last: (first + BLOCK).min(quads), half };
+            let mut row = 0;
+            while row + 4 <= x.rows {
+                rows8::<4, DEPTH>(x, row, panel, part, out.ldo, out.data);
+                row += 4;
+            }
+            while row < x.rows {
+                rows8::<1, DEPTH>(x, row, panel, part, out.ldo, out.data);
+                row += 1;
+            }
         }
-        row += 4;
-    }
-    while row < x.rows {
-        for half in 0..2 {
-            rows8::<1, DEPTH>(x, row, panel, half, out.ldo, out.data);
-        }
-        row += 1;
     }
 }
 
 #[target_feature(enable = "avx2")]
 fn sum16(x: Rows<'_, i16>, panel: &[i16], out: Out<'_, i32>) {
-    let mut row = 0;
-    while row + 4 <= x.rows {
+    let pairs = panel.len() / (2 * PANEL);
+    for first in (0..pairs.max(1)).step_by(BLOCK) {
         for half in 0..2 {
-            rows16::<4>(x, row, panel, half, out.ldo, out.data);
+            let part = Part { first, last: (first + BLOCK).min(pairs), half };
+            let mut row = 0;
+            while row + 6 <= x.rows {
+                rows16::<6>(x, row, panel, part, out.ldo, out.data);
+                row += 6;
+            }
+            while row + 2 <= x.rows {
+                rows16::<2>(x, row, panel, part, out.ldo, out.data);
+                row += 2;
+            }
+            while row < x.rows {
+                rows16::<1>(x, row, panel, part, out.ldo, out.data);
+                row += 1;
+            }
         }
-        row += 4;
     }
-    while row < x.rows {
-        for half in 0..2 {
-            rows16::<1>(x, row, panel, half, out.ldo, out.data);
-        }
-        row += 1;
-    }
+}
+
+/// Groups `first..last` of 16 columns of a panel.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    first: usize,
+    last: usize,
+    half: usize,
 }
 
 #[target_feature(enable = "avx2")]
@@ -103,41 +123,36 @@ fn rows8<const ROWS: usize, const DEPTH: usize>(
     x: Rows<'_, u8>,
     row: usize,
     panel: &[i8],
-    half: usize,
+    part: Part,
     ldo: usize,
     out: &mut [i32],
 ) {
-    let quads = panel.len() / (4 * PANEL);
-    let mut sums = [[_mm256_setzero_si256(); 2]; ROWS];
-    let lines: [&[u8]; ROWS] =
-        std::array::from_fn(|r| &x.data[(row + r) * x.stride..][..4 * quads]);
+    let lines: [*const u8; ROWS] = lines(x, row, 4 * part.last);
+    let weights = panel[..4 * PANEL * part.last].as_ptr().wrapping_add(part.half * HALF);
     let ones = _mm256_set1_epi16(1);
-    let mut quad = 0;
-    while quad < quads {
-        let end = (quad + DEPTH).min(quads);
+    let mut sums: [[__m256i; 2]; ROWS] = started(row, part, ldo, out);
+    let mut quad = part.first;
+    while quad < part.last {
         let mut partial = [[_mm256_setzero_si256(); 2]; ROWS];
-        while quad < end {
-            let weights = &panel[quad * 4 * PANEL + half * 64..][..64];
-            let [first, second] = [load(&weights[..32]), load(&weights[32..])];
+        for index in quad..(quad + DEPTH).min(part.last) {
+            // SAFETY: `index` is below the number of 128-byte groups in the panel.
+            let [first, second] = unsafe { load_pair(weights.add(index * 4 * PANEL)) };
             for r in 0..ROWS {
-                let four: [u8; 4] =
-                    lines[r][4 * quad..][..4].try_into().expect("four operands make a quad");
-                let light = _mm256_set1_epi32(i32::from_le_bytes(four));
+                // SAFETY: every line has four readable operands for each quad.
+                let light = unsafe { broadcast(lines[r].add(4 * index)) };
                 partial[r][0] = _mm256_add_epi16(partial[r][0], _mm256_maddubs_epi16(light, first));
                 partial[r][1] =
                     _mm256_add_epi16(partial[r][1], _mm256_maddubs_epi16(light, second));
             }
-            quad += 1;
         }
         for r in 0..ROWS {
             for c in 0..2 {
                 sums[r][c] = _mm256_add_epi32(sums[r][c], _mm256_madd_epi16(partial[r][c], ones));
             }
         }
+        quad += DEPTH;
     }
-    for (r, pair) in sums.iter().enumerate() {
-        store(pair, &mut out[(row + r) * ldo + half * 16..][..16]);
-    }
+    finished(&sums, row, part, ldo, out);
 }
 
 #[target_feature(enable = "avx2")]
@@ -146,44 +161,98 @@ fn rows16<const ROWS: usize>(
     x: Rows<'_, i16>,
     row: usize,
     panel: &[i16],
-    half: usize,
+    part: Part,
     ldo: usize,
     out: &mut [i32],
 ) {
-    let pairs = panel.len() / (2 * PANEL);
-    let mut sums = [[_mm256_setzero_si256(); 2]; ROWS];
-    let lines: [&[i16]; ROWS] =
-        std::array::from_fn(|r| &x.data[(row + r) * x.stride..][..2 * pairs]);
-    for pair in 0..pairs {
-        let weights = &panel[pair * 2 * PANEL + half * 32..][..32];
-        let [first, second] = [load16(&weights[..16]), load16(&weights[16..])];
+    let lines: [*const u8; ROWS] = lines(x, row, 2 * part.last);
+    let start: *const i8 = panel[..2 * PANEL * part.last].as_ptr().cast();
+    let weights = start.wrapping_add(part.half * HALF);
+    let mut sums: [[__m256i; 2]; ROWS] = started(row, part, ldo, out);
+    for pair in part.first..part.last {
+        // SAFETY: `pair` is below the number of 128-byte groups in the panel.
+        let [first, second] = unsafe { load_pair(weights.add(pair * 4 * PANEL)) };
         for r in 0..ROWS {
-            let low = u32::from(lines[r][2 * pair].cast_unsigned());
-            let high = u32::from(lines[r][2 * pair + 1].cast_unsigned());
-            let light = _mm256_set1_epi32((low | high << 16).cast_signed());
+            // SAFETY: every line has two readable words for each pair.
+            let light = unsafe { broadcast(lines[r].add(4 * pair)) };
             sums[r][0] = _mm256_add_epi32(sums[r][0], _mm256_madd_epi16(light, first));
             sums[r][1] = _mm256_add_epi32(sums[r][1], _mm256_madd_epi16(light, second));
         }
     }
+    finished(&sums, row, part, ldo, out);
+}
+
+/// Returns the sums of the groups before `part`.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn started<const ROWS: usize>(
+    row: usize,
+    part: Part,
+    ldo: usize,
+    out: &[i32],
+) -> [[__m256i; 2]; ROWS] {
+    let mut sums = [[_mm256_setzero_si256(); 2]; ROWS];
+    if part.first > 0 {
+        for (r, pair) in sums.iter_mut().enumerate() {
+            let place: &[i32] = &out[(row + r) * ldo + part.half * 16..][..16];
+            // SAFETY: the slice is 64 readable bytes.
+            *pair = unsafe { load_pair(place.as_ptr().cast()) };
+        }
+    }
+    sums
+}
+
+/// Stores the sums up to the end of `part`.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn finished<const ROWS: usize>(
+    sums: &[[__m256i; 2]; ROWS],
+    row: usize,
+    part: Part,
+    ldo: usize,
+    out: &mut [i32],
+) {
     for (r, pair) in sums.iter().enumerate() {
-        store(pair, &mut out[(row + r) * ldo + half * 16..][..16]);
+        store(pair, &mut out[(row + r) * ldo + part.half * 16..][..16]);
     }
 }
 
-#[target_feature(enable = "avx2")]
+/// Bytes of 16 columns in one group of a panel.
+const HALF: usize = 64;
+
+/// Returns where `ROWS` rows of at least `length` elements start.
 #[inline]
-fn load(bytes: &[i8]) -> __m256i {
-    let bytes: &[i8; 32] = bytes.try_into().expect("a register is 32 bytes");
-    // SAFETY: the array is 32 readable bytes; the load needs no alignment.
-    unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
+fn lines<T, const ROWS: usize>(x: Rows<'_, T>, row: usize, length: usize) -> [*const u8; ROWS] {
+    let mut starts = [std::ptr::null(); ROWS];
+    for (r, start) in starts.iter_mut().enumerate() {
+        *start = x.data[(row + r) * x.stride..][..length].as_ptr().cast();
+    }
+    starts
 }
 
+/// Repeats the four bytes at `at` over a register.
+///
+/// # Safety
+/// Four bytes at `at` are readable.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn load16(words: &[i16]) -> __m256i {
-    let words: &[i16; 16] = words.try_into().expect("a register is 16 words");
-    // SAFETY: the array is 32 readable bytes; the load needs no alignment.
-    unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
+unsafe fn broadcast(at: *const u8) -> __m256i {
+    // SAFETY: the caller promises four readable bytes.
+    _mm256_set1_epi32(unsafe { at.cast::<i32>().read_unaligned() })
+}
+
+/// Loads 64 bytes.
+///
+/// # Safety
+/// 64 bytes at `at` are readable.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn load_pair(at: *const i8) -> [__m256i; 2] {
+    // SAFETY: the caller promises 64 readable bytes.
+    let first = unsafe { _mm256_loadu_si256(at.cast()) };
+    // SAFETY: as above, the second half of them.
+    let second = unsafe { _mm256_loadu_si256(at.wrapping_add(32).cast()) };
+    [first, second]
 }
 
 #[target_feature(enable = "avx2")]

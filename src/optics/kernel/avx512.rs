@@ -93,15 +93,14 @@ fn rows8<const ROWS: usize>(
     out: &mut [i32],
 ) {
     let quads = panel.len() / (4 * PANEL);
+    let lines: [*const u8; ROWS] = lines(x, row, 4 * quads);
     let mut sums = [[_mm512_setzero_si512(); 2]; ROWS];
-    let lines: [&[u8]; ROWS] =
-        std::array::from_fn(|r| &x.data[(row + r) * x.stride..][..4 * quads]);
-    for (quad, block) in panel.chunks_exact(4 * PANEL).enumerate() {
-        let [first, second] = [load8(&block[..64]), load8(&block[64..])];
+    for quad in 0..quads {
+        // SAFETY: `quad` is below `quads`, the number of 128-byte groups in the panel.
+        let [first, second] = unsafe { load_pair(panel.as_ptr().add(quad * 4 * PANEL)) };
         for r in 0..ROWS {
-            let four: [u8; 4] =
-                lines[r][4 * quad..][..4].try_into().expect("four operands make a quad");
-            let light = _mm512_set1_epi32(i32::from_le_bytes(four));
+            // SAFETY: every line has four readable operands for each quad.
+            let light = unsafe { broadcast(lines[r].add(4 * quad)) };
             sums[r][0] = _mm512_dpbusd_epi32(sums[r][0], light, first);
             sums[r][1] = _mm512_dpbusd_epi32(sums[r][1], light, second);
         }
@@ -121,15 +120,15 @@ fn rows16<const ROWS: usize>(
     out: &mut [i32],
 ) {
     let pairs = panel.len() / (2 * PANEL);
+    let lines: [*const u8; ROWS] = lines(x, row, 2 * pairs);
+    let weights: *const i8 = panel.as_ptr().cast();
     let mut sums = [[_mm512_setzero_si512(); 2]; ROWS];
-    let lines: [&[i16]; ROWS] =
-        std::array::from_fn(|r| &x.data[(row + r) * x.stride..][..2 * pairs]);
-    for (pair, block) in panel.chunks_exact(2 * PANEL).enumerate() {
-        let [first, second] = [load16(&block[..32]), load16(&block[32..])];
+    for pair in 0..pairs {
+        // SAFETY: `pair` is below `pairs`, the number of 128-byte groups in the panel.
+        let [first, second] = unsafe { load_pair(weights.add(pair * 4 * PANEL)) };
         for r in 0..ROWS {
-            let low = u32::from(lines[r][2 * pair].cast_unsigned());
-            let high = u32::from(lines[r][2 * pair + 1].cast_unsigned());
-            let light = _mm512_set1_epi32((low | high << 16).cast_signed());
+            // SAFETY: every line has two readable words for each pair.
+            let light = unsafe { broadcast(lines[r].add(4 * pair)) };
             sums[r][0] = _mm512_dpwssd_epi32(sums[r][0], light, first);
             sums[r][1] = _mm512_dpwssd_epi32(sums[r][1], light, second);
         }
@@ -139,20 +138,39 @@ fn rows16<const ROWS: usize>(
     }
 }
 
-#[target_feature(enable = "avx512f")]
+/// Returns where `ROWS` rows of at least `length` elements start.
 #[inline]
-fn load8(bytes: &[i8]) -> __m512i {
-    let bytes: &[i8; 64] = bytes.try_into().expect("a register is 64 bytes");
-    // SAFETY: the array is 64 readable bytes; the load needs no alignment.
-    unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+fn lines<T, const ROWS: usize>(x: Rows<'_, T>, row: usize, length: usize) -> [*const u8; ROWS] {
+    let mut starts = [std::ptr::null(); ROWS];
+    for (r, start) in starts.iter_mut().enumerate() {
+        *start = x.data[(row + r) * x.stride..][..length].as_ptr().cast();
+    }
+    starts
 }
 
+/// Repeats the four bytes at `at` over a register.
+///
+/// # Safety
+/// Four bytes at `at` are readable.
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn load16(words: &[i16]) -> __m512i {
-    let words: &[i16; 32] = words.try_into().expect("a register is 32 words");
-    // SAFETY: the array is 64 readable bytes; the load needs no alignment.
-    unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
+unsafe fn broadcast(at: *const u8) -> __m512i {
+    // SAFETY: the caller promises four readable bytes.
+    _mm512_set1_epi32(unsafe { at.cast::<i32>().read_unaligned() })
+}
+
+/// Loads 128 bytes.
+///
+/// # Safety
+/// 128 bytes at `at` are readable.
+#[target_feature(enable = "avx512f")]
+#[inline]
+unsafe fn load_pair(at: *const i8) -> [__m512i; 2] {
+    // SAFETY: the caller promises 128 readable bytes.
+    let first = unsafe { _mm512_loadu_si512(at.cast()) };
+    // SAFETY: as above, the second half of them.
+    let second = unsafe { _mm512_loadu_si512(at.wrapping_add(64).cast()) };
+    [first, second]
 }
 
 #[target_feature(enable = "avx512f")]
