@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class FirstlightError(Exception):
@@ -49,5 +52,8 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
         name: What was given.
         allowed: Every accepted name.
     """
-    close = difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.5)
+    names = list(allowed)
+    # what was begun right is meant, however long the rest
+    begun = [other for other in names if name and other.startswith(name)]
+    close = sorted(begun, key=len) or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""

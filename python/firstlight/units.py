@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
 
@@ -27,15 +28,24 @@ YEAR_S = 365.25 * DAY_S
 MONTH_S = YEAR_S / 12
 KWH_J = 3.6e6
 
+# fractions, so that "10 us" is the float nearest to 1e-5 and not a rounded product
 _PREFIXES = {
-    "f": 1e-15, "p": 1e-12, "n": 1e-9, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "m": 1e-3,
-    "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
+    prefix: Fraction(power)
+    for prefix, power in {
+        "f": "1e-15", "p": "1e-12", "n": "1e-9", "u": "1e-6", "µ": "1e-6", "μ": "1e-6",
+        "m": "1e-3", "k": "1e3", "M": "1e6", "G": "1e9", "T": "1e12", "P": "1e15", "E": "1e18",
+    }.items()
 }  # fmt: skip
-_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+_BINARY = {
+    "Ki": Fraction(2**10),
+    "Mi": Fraction(2**20),
+    "Gi": Fraction(2**30),
+    "Ti": Fraction(2**40),
+}
 
 
 class _Unit(NamedTuple):
-    scale: float
+    scale: Fraction
     dims: tuple[tuple[str, int], ...]
 
 
@@ -44,47 +54,47 @@ def _dims(**powers: int) -> tuple[tuple[str, int], ...]:
 
 
 _PREFIXED = {
-    "W": _Unit(1.0, _dims(joule=1, second=-1)),
-    "J": _Unit(1.0, _dims(joule=1)),
-    "Wh": _Unit(3600.0, _dims(joule=1)),
-    "s": _Unit(1.0, _dims(second=1)),
-    "Hz": _Unit(1.0, _dims(second=-1)),
-    "m": _Unit(1.0, _dims(metre=1)),
-    "g": _Unit(1.0, _dims(gram=1)),
-    "B": _Unit(1.0, _dims(byte=1)),
-    "b": _Unit(0.125, _dims(byte=1)),
-    "bit": _Unit(0.125, _dims(byte=1)),
-    "FLOP": _Unit(1.0, _dims(flop=1)),
-    "flop": _Unit(1.0, _dims(flop=1)),
-    "OP": _Unit(1.0, _dims(op=1)),
-    "op": _Unit(1.0, _dims(op=1)),
-    "MAC": _Unit(1.0, _dims(mac=1)),
-    "tok": _Unit(1.0, _dims(tok=1)),
-    "$": _Unit(1.0, _dims(usd=1)),
-    "usd": _Unit(1.0, _dims(usd=1)),
-    "photon": _Unit(1.0, _dims(photon=1)),
-    "electron": _Unit(1.0, _dims(electron=1)),
+    "W": _Unit(Fraction(1), _dims(joule=1, second=-1)),
+    "J": _Unit(Fraction(1), _dims(joule=1)),
+    "Wh": _Unit(Fraction(3600), _dims(joule=1)),
+    "s": _Unit(Fraction(1), _dims(second=1)),
+    "Hz": _Unit(Fraction(1), _dims(second=-1)),
+    "m": _Unit(Fraction(1), _dims(metre=1)),
+    "g": _Unit(Fraction(1), _dims(gram=1)),
+    "B": _Unit(Fraction(1), _dims(byte=1)),
+    "b": _Unit(Fraction(1, 8), _dims(byte=1)),
+    "bit": _Unit(Fraction(1, 8), _dims(byte=1)),
+    "FLOP": _Unit(Fraction(1), _dims(flop=1)),
+    "flop": _Unit(Fraction(1), _dims(flop=1)),
+    "OP": _Unit(Fraction(1), _dims(op=1)),
+    "op": _Unit(Fraction(1), _dims(op=1)),
+    "MAC": _Unit(Fraction(1), _dims(mac=1)),
+    "tok": _Unit(Fraction(1), _dims(tok=1)),
+    "$": _Unit(Fraction(1), _dims(usd=1)),
+    "usd": _Unit(Fraction(1), _dims(usd=1)),
+    "photon": _Unit(Fraction(1), _dims(photon=1)),
+    "electron": _Unit(Fraction(1), _dims(electron=1)),
 }
 _PLAIN = {
-    "1": _Unit(1.0, ()),
-    "%": _Unit(0.01, ()),
-    "x": _Unit(1.0, ()),
-    "byte": _Unit(1.0, _dims(byte=1)),
-    "bytes": _Unit(1.0, _dims(byte=1)),
-    "token": _Unit(1.0, _dims(tok=1)),
-    "tokens": _Unit(1.0, _dims(tok=1)),
-    "min": _Unit(60.0, _dims(second=1)),
-    "h": _Unit(HOUR_S, _dims(second=1)),
-    "hour": _Unit(HOUR_S, _dims(second=1)),
-    "d": _Unit(DAY_S, _dims(second=1)),
-    "day": _Unit(DAY_S, _dims(second=1)),
-    "month": _Unit(MONTH_S, _dims(second=1)),
-    "year": _Unit(YEAR_S, _dims(second=1)),
-    "years": _Unit(YEAR_S, _dims(second=1)),
-    "request": _Unit(1.0, _dims(request=1)),
-    "req": _Unit(1.0, _dims(request=1)),
-    "dB": _Unit(1.0, _dims(decibel=1)),
-    "USD": _Unit(1.0, _dims(usd=1)),
+    "1": _Unit(Fraction(1), ()),
+    "%": _Unit(Fraction(1, 100), ()),
+    "x": _Unit(Fraction(1), ()),
+    "byte": _Unit(Fraction(1), _dims(byte=1)),
+    "bytes": _Unit(Fraction(1), _dims(byte=1)),
+    "token": _Unit(Fraction(1), _dims(tok=1)),
+    "tokens": _Unit(Fraction(1), _dims(tok=1)),
+    "min": _Unit(Fraction(60), _dims(second=1)),
+    "h": _Unit(Fraction(HOUR_S), _dims(second=1)),
+    "hour": _Unit(Fraction(HOUR_S), _dims(second=1)),
+    "d": _Unit(Fraction(DAY_S), _dims(second=1)),
+    "day": _Unit(Fraction(DAY_S), _dims(second=1)),
+    "month": _Unit(Fraction(MONTH_S), _dims(second=1)),
+    "year": _Unit(Fraction(YEAR_S), _dims(second=1)),
+    "years": _Unit(Fraction(YEAR_S), _dims(second=1)),
+    "request": _Unit(Fraction(1), _dims(request=1)),
+    "req": _Unit(Fraction(1), _dims(request=1)),
+    "dB": _Unit(Fraction(1), _dims(decibel=1)),
+    "USD": _Unit(Fraction(1), _dims(usd=1)),
 }
 
 _WRITTEN = {"byte": "B", "flop": "FLOP", "op": "OP", "usd": "$"}
@@ -97,7 +107,9 @@ _SI_STEPS = (
     (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p"), (1e-15, "f"), (1e-18, "a"),
 )  # fmt: skip
 
-_NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*")
+_LARGEST, _SMALLEST = 1e100, 1e-100
+"""Beyond these a quantity is a slip of the pen, and exact arithmetic on it would be slow."""
+_NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?)\s*(.*?)\s*")
 
 
 def _word(word: str) -> _Unit | None:
@@ -117,13 +129,13 @@ def _word(word: str) -> _Unit | None:
 @cache
 def _unit(text: str) -> _Unit | None:
     """Return scale and dimension of a unit expression such as "usd/kWh" or "J/bit", or None."""
-    scale, powers = 1.0, dict[str, int]()
+    scale, powers = Fraction(1), dict[str, int]()
     for position, word in enumerate(text.split("/")):
         unit = _word(word.strip())
         if unit is None:
             return None
         sign = -1 if position else 1
-        scale *= unit.scale**sign
+        scale = scale * unit.scale if sign > 0 else scale / unit.scale
         for name, power in unit.dims:
             powers[name] = powers.get(name, 0) + sign * power
     return _Unit(scale, _dims(**powers))
@@ -163,9 +175,12 @@ def parse(given: float | str, unit: str) -> float:
     match = _NUMBER.fullmatch(given)
     if match is None:
         raise UnitError(f"{given!r} is not a quantity; allowed: a number in {examples(unit)}")
-    number, written = float(match[1].replace("_", "")), match[2]
+    size, written = abs(float(match[1])), match[2]
+    if not size <= _LARGEST or 0 < size < _SMALLEST:
+        raise UnitError(f"{given!r} is out of range; allowed: a number in {examples(unit)}")
+    number = Fraction(match[1]) if size else Fraction(0)
     if not written:
-        return number
+        return float(number)
     want, have = _unit(unit), _unit(written)
     if want is None:
         raise UnitError(f"unit {unit!r} is unknown to firstlight.units")
@@ -174,7 +189,7 @@ def parse(given: float | str, unit: str) -> float:
         raise UnitError(f"{given!r}: unit {written!r} is unknown; allowed: {examples(unit)}{hint}")
     if have.dims != want.dims:
         raise UnitError(f"{given!r}: {written!r} is the wrong unit; allowed: {examples(unit)}")
-    return number * (have.scale / want.scale)
+    return float(number * have.scale / want.scale)
 
 
 def is_unit(text: str) -> bool:

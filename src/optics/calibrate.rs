@@ -160,11 +160,11 @@ fn fits(layer: &Layer, ideal: &Layer, sample: &[f32]) -> Vec<Vec<Vec<Fit>>> {
     // A few vectors at a time, so that the two probes can be compared without keeping all.
     for rows in sample.chunks(16 * layer.k) {
         let mut wanted: Vec<(usize, usize, usize, Vec<f64>)> = Vec::new();
-        probe(ideal, rows, &mut |seen: Seen<'_>| {
+        probe(ideal, rows, &mut |seen: Seen| {
             wanted.push((seen.tile, seen.reading, seen.row, seen.signal));
         });
         let mut next = wanted.into_iter();
-        probe(layer, rows, &mut |seen: Seen<'_>| {
+        probe(layer, rows, &mut |seen: Seen| {
             let Some((tile, reading, row, ideal)) = next.next() else { return };
             debug_assert_eq!(
                 (tile, reading, row),

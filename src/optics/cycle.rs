@@ -18,7 +18,7 @@ use crate::rng::Purpose;
 
 /// What is known of every column of a tile, for one reading.
 #[derive(Debug, Clone, Default)]
-pub struct Columns<R, S> {
+pub(crate) struct Columns<R, S> {
     /// Part of the integer sum that the offset of the operands makes.
     pub known_sum: Vec<S>,
     /// Light of one unit of the sum; column gain and rail leak included.
@@ -53,7 +53,7 @@ pub struct Columns<R, S> {
 
 /// What is known of one vector in a tile, for one reading.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Vector<R> {
+pub(crate) struct Vector<R> {
     /// Unit of the sum: 1/levels, or 1/full scale where values are not coded.
     pub signal: R,
     /// Unit of the light sum.
@@ -72,7 +72,7 @@ pub struct Vector<R> {
 
 /// What is the same for every vector and column of a reading.
 #[derive(Debug, Clone, Copy)]
-pub struct Circuit {
+pub(crate) struct Circuit {
     /// Random errors.
     pub noise: Noise,
     /// Light from the left and right neighbour, and what stays.
@@ -97,7 +97,7 @@ pub struct Circuit {
 
 /// Where light comes from.
 #[derive(Debug, Clone, Copy)]
-pub enum LightSums<'a, S> {
+pub(crate) enum LightSums<'a, S> {
     /// Summed beside the signal.
     Summed(&'a [S]),
     /// The signal is the light.
@@ -106,7 +106,7 @@ pub enum LightSums<'a, S> {
 
 /// Memory of one row.
 #[derive(Debug, Clone, Default)]
-pub struct Scratch<R> {
+pub(crate) struct Scratch<R> {
     signal: Vec<R>,
     light: Vec<R>,
     mixed: Vec<R>,
@@ -135,7 +135,7 @@ impl<R: Real> Scratch<R> {
 
 /// What one row of readings adds to the ledger.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct RowCount {
+pub(crate) struct RowCount {
     /// Readings outside the converter's codes.
     pub clipped: u64,
     /// Σ of the light, dark light included.
@@ -150,7 +150,7 @@ pub struct RowCount {
 
 /// One row of readings, ready to be taken.
 #[derive(Debug)]
-pub struct Reading<'a, R, S> {
+pub(crate) struct Reading<'a, R, S> {
     /// Sums of the kernel, one a column.
     pub sums: &'a [S],
     /// Where the light is.

@@ -16,7 +16,7 @@ pub struct Counts {
     pub dac_writes: u64,
     /// Readings converted to numbers.
     pub adc_reads: u64,
-    /// Partial sums written or added to.
+    /// Sums given to the accumulators.
     pub accumulations: u64,
     /// Inputs beyond full scale.
     pub dac_clips: u64,
@@ -24,6 +24,8 @@ pub struct Counts {
     pub dac_values: u64,
     /// Readings beyond the last code.
     pub adc_clips: u64,
+    /// Σ of the light the sources sent, in full-scale sources.
+    pub sent: f64,
     /// Σ of the light on detectors, in units of a full-scale source through an open pixel.
     pub light: f64,
     /// The part of it that carries signal (no dark light).
@@ -47,6 +49,7 @@ impl Counts {
         self.dac_clips += other.dac_clips;
         self.dac_values += other.dac_values;
         self.adc_clips += other.adc_clips;
+        self.sent += other.sent;
         self.light += other.light;
         self.carrying += other.carrying;
         self.signal_sq += other.signal_sq;

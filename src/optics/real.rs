@@ -4,7 +4,7 @@ use crate::optics::convert::{half_to_zero, nearest_even};
 
 /// A number of the analog part. Only correctly rounded IEEE operations, so that every instruction
 /// set gives the same bits.
-pub trait Real:
+pub(crate) trait Real:
     Copy
     + Default
     + PartialOrd
@@ -117,7 +117,7 @@ impl Real for f64 {
 }
 
 /// A sum as a kernel leaves it.
-pub trait Sum<R>: Copy + Default + Send + Sync {
+pub(crate) trait Sum<R>: Copy + Default + Send + Sync {
     /// Returns the sum less `known`, in the analog precision.
     fn real(self, known: Self) -> R;
 }

@@ -72,12 +72,11 @@ fn check_finite(x: &[f32], k: usize) -> Result<(), Error> {
 
 /// What a probe sees: the analog signal of one row before noise.
 #[derive(Debug)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct Seen {
     pub(crate) tile: usize,
     pub(crate) reading: usize,
     pub(crate) row: usize,
     pub(crate) signal: Vec<f64>,
-    pub(crate) totals: &'a Totals,
 }
 
 fn blocks<L: Lane>(
@@ -140,7 +139,7 @@ fn pool(threads: usize) -> Result<std::sync::Arc<rayon::ThreadPool>, Error> {
 }
 
 /// Shows a probe every analog signal of `x`, without noise and conversion.
-pub(crate) fn probe(layer: &Layer, x: &[f32], see: &mut dyn FnMut(Seen<'_>)) {
+pub(crate) fn probe(layer: &Layer, x: &[f32], see: &mut dyn FnMut(Seen)) {
     let cancel = AtomicBool::new(false);
     let run = Run { seed: 0, layer: 0, first_token: 0, threads: 1, cancel: &cancel };
     let tokens = x.len() / layer.k;
@@ -177,7 +176,7 @@ impl<L: Lane> Worker<L> {
         tokens: std::ops::Range<usize>,
         y: &mut [f32],
         run: &Run<'_>,
-        see: &mut dyn FnMut(Seen<'_>),
+        see: &mut dyn FnMut(Seen),
     ) -> Counts {
         let mut counts = Counts::default();
         y.fill(0.0);
@@ -251,7 +250,7 @@ impl<L: Lane> Worker<L> {
         rows: usize,
         y: &mut [f32],
         run: &Run<'_>,
-        see: &mut dyn FnMut(Seen<'_>),
+        see: &mut dyn FnMut(Seen),
     ) -> Counts {
         let (layer, tile) = (at.layer, at.tile);
         let reading = &layer.readings[at.index];
@@ -291,7 +290,7 @@ impl<L: Lane> Worker<L> {
                 let signal = self.scratch.signal()[..width].iter().map(|v| v.wide()).collect();
                 let row = at.start + row;
                 let tile = at.kt * layer.n_tiles() + at.nt;
-                see(Seen { tile, reading: at.index, row, signal, totals: &totals });
+                see(Seen { tile, reading: at.index, row, signal });
             }
             counts.adc_clips += count.clipped;
             counts.light += count.light;
@@ -299,10 +298,11 @@ impl<L: Lane> Worker<L> {
             counts.signal_sq += count.signal_sq;
             counts.noise_sq += count.variance;
             counts.adc_reads += width as u64;
-            counts.accumulations += width as u64;
             if reading.is_new_cycle {
                 counts.cycles += 1;
                 counts.dac_writes += tile.inputs.len() as u64;
+                counts.accumulations += width as u64;
+                counts.sent += totals.lit;
             }
             counts.uneven_vectors += u64::from(totals.is_uneven);
         }

@@ -3,6 +3,7 @@
 mod arrays;
 mod errors;
 mod optics;
+mod schedule;
 
 use pyo3::prelude::*;
 
@@ -19,6 +20,8 @@ mod _core {
     use super::build_info;
     #[pymodule_export]
     use super::optics::OpticalLayer;
+    #[pymodule_export]
+    use super::schedule::{PyEngine, PyStepTable, py_gap_edges_ps};
 }
 
 /// Returns how the extension was built and what it can use on this machine.

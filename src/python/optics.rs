@@ -183,6 +183,7 @@ fn counters<'py>(py: Python<'py>, counts: &Counts) -> PyResult<Bound<'py, PyDict
     out.set_item("dac_clips", counts.dac_clips)?;
     out.set_item("dac_values", counts.dac_values)?;
     out.set_item("adc_clips", counts.adc_clips)?;
+    out.set_item("sent", counts.sent)?;
     out.set_item("light", counts.light)?;
     out.set_item("carrying", counts.carrying)?;
     out.set_item("signal_sq", counts.signal_sq)?;

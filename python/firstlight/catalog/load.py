@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 KINDS = (
     "device", "server", "engine", "model", "tier", "link", "price", "electricity", "carbon",
-    "facility", "assumption",
+    "facility", "measurement", "assumption",
 )  # fmt: skip
 
 
@@ -58,6 +58,7 @@ class Catalog:
             root if root is not None else resources.files("firstlight.catalog") / "data"
         )
         self._files: dict[str, dict[str, schema.Record]] = {}
+        self._assumptions: Mapping[str, schema.Fact] | None = None
 
     def kinds(self) -> tuple[str, ...]:
         """Return every kind of record."""
@@ -134,6 +135,8 @@ class Catalog:
         Raises:
             CatalogError: Two records state the same assumption.
         """
+        if self._assumptions is not None:
+            return self._assumptions
         found: dict[str, schema.Fact] = {}
         for record in self.records("assumption"):
             for key, fact in record.facts.items():
@@ -142,7 +145,8 @@ class Catalog:
                         f"assumption {key!r} is stated twice, again in {record.id!r}"
                     )
                 found[key] = fact
-        return MappingProxyType(found)
+        self._assumptions = MappingProxyType(found)
+        return self._assumptions
 
     def check(self) -> None:
         """Check every record and every reference between them.

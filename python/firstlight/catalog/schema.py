@@ -53,7 +53,7 @@ def _status(text: object, where: str) -> Status:
         return Status(str(text))
     except ValueError:
         allowed = ", ".join(Status)
-        hint = nearest(str(text), list(Status))
+        hint = nearest(str(text), [str(status) for status in Status])
         raise CatalogError(f"{where}: status {text!r}; allowed: {allowed}{hint}") from None
 
 
@@ -195,7 +195,8 @@ _UNIT_OF_SUFFIX = {
     "_eur_per_kwh": "eur/kWh", "_gbp_per_kwh": "gbp/kWh", "_g_per_kwh": "g/kWh",
     "_bytes_per_s": "byte/s", "_flop_per_s": "flop/s", "_op_per_s": "op/s",
     "_op_per_s_per_engine": "op/s", "_tok_per_s": "tok/s", "_op_per_j": "op/J",
-    "_j_per_bit": "J/bit", "_j_per_mac": "J/MAC", "_j_per_flop": "J/flop", "_db_per_hz": "dB/Hz",
+    "_j_per_bit": "J/bit", "_j_per_mac": "J/MAC", "_j_per_flop": "J/flop", "_j_per_tok": "J/tok",
+    "_flop_per_j": "flop/J", "_db_per_hz": "dB/Hz",
     "_bytes_per_tok": "byte/tok", "_bytes_per_tok_bf16": "byte/tok",
     "_electrons": "electron", "_bits": "bit", "_enob": "bit", "_bytes": "byte", "_tok": "tok",
     "_hz": "Hz", "_db": "dB", "_years": "year", "_usd": "usd", "_frac": "1", "_ratio": "1",
