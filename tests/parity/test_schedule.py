@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from reference import fleet as records
-from reference import schedule as reference
 
 from firstlight import schedule
 from firstlight.steps import StepTable
-
+from reference import fleet as records
+from reference import schedule as reference
 
 COUNTED = (
     "hit_hbm_tok",

@@ -165,11 +165,27 @@ class Drive:
         names: dict[str, Any] = {
             name: getattr(self, name)
             for name in (
-                "input_slice_bits", "tile_split", "input_scale", "weight_scale", "adc_range_per",
-                "adc_levels", "clip_order", "rounding", "shot_noise", "poisson_below",
-                "readout_noise", "mask_gamma", "stuck_pixel_frac", "dead_source_frac",
-                "dead_detector_frac", "source_compression", "crosstalk_conserving", "saturation",
-                "reload_every_tok", "variance", "engine_seed",
+                "input_slice_bits",
+                "tile_split",
+                "input_scale",
+                "weight_scale",
+                "adc_range_per",
+                "adc_levels",
+                "clip_order",
+                "rounding",
+                "shot_noise",
+                "poisson_below",
+                "readout_noise",
+                "mask_gamma",
+                "stuck_pixel_frac",
+                "dead_source_frac",
+                "dead_detector_frac",
+                "source_compression",
+                "crosstalk_conserving",
+                "saturation",
+                "reload_every_tok",
+                "variance",
+                "engine_seed",
             )  # fmt: skip
         }
         names["rin_common"] = self.rin_mode == "common"
