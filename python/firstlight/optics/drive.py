@@ -186,7 +186,7 @@ class Drive:
                 "reload_every_tok",
                 "variance",
                 "engine_seed",
-            )  # fmt: skip
+            )
         }
         names["rin_common"] = self.rin_mode == "common"
         if self.adc_range is None:
