@@ -265,8 +265,9 @@ def test_pin_swap_adopt_and_compare():
 
 def test_freeze_holds_the_engine_and_greys_the_numbers():
     async def story(app, pilot):
+        await press(pilot, "space")
         generation = app.engine.generation
-        await press(pilot, "space", "l", "j", "l")
+        await press(pilot, "l", "j", "l")
         await pilot.pause(0.1)
         assert app.engine.generation == generation
         assert app.query_one(Headline).data.is_stale
@@ -662,5 +663,18 @@ def test_the_other_keys_do_not_fail():
             pilot, "escape", "ctrl+z", "ctrl+r", "ctrl+y", "tab", "shift+tab", "home", "end"
         )
         assert app.is_running
+
+    play(story)
+
+
+def test_answers_that_arrive_under_a_page_or_a_prompt_are_drawn():
+    async def story(app, pilot):
+        for opener in ("question_mark", "colon", "c"):
+            await press(pilot, "l", opener)
+            assert len(app.screen_stack) == 2
+            await settled(app, pilot)
+            await pilot.pause(0.2)
+            assert app.stage.query_one(Headline).data.answer == app.known.answer
+            await press(pilot, "escape")
 
     play(story)

@@ -269,3 +269,9 @@ def test_a_claim_in_another_script_keeps_its_row_in_width():
             4,
             SETS["braille"],
         )
+
+
+def test_a_cursor_from_other_axes_falls_back_to_the_scenario():
+    data = present.heat_map(KNOWN, (0.0, 0.0))
+    assert data is not None
+    assert data.cursor == data.here

@@ -437,12 +437,16 @@ def heat_map(known: Known, cursor: tuple[float, float] | None) -> HeatMapData | 
             if value is not None:
                 values[row, column] = value
     here = (across.on_track(known.setup[across.key]), up.on_track(known.setup[up.key]))
-    point = cursor or here
+    x_axis = Axis(lo=float(found.xs[0]), hi=float(found.xs[-1]), is_log=across.scale is Scale.LOG)
+    y_axis = Axis(lo=float(found.ys[0]), hi=float(found.ys[-1]), is_log=up.scale is Scale.LOG)
+    # A cursor set on other axes may have no place on these.
+    is_placed = cursor is not None and all(
+        math.isfinite(axis.position(v)) for axis, v in zip((x_axis, y_axis), cursor, strict=True)
+    )
+    point = cursor if cursor is not None and is_placed else here
     where = (
         f"{across.label} {written(point[0], across.unit)}, {up.label} {written(point[1], up.unit)}"
     )
-    x_axis = Axis(lo=float(found.xs[0]), hi=float(found.xs[-1]), is_log=across.scale is Scale.LOG)
-    y_axis = Axis(lo=float(found.ys[0]), hi=float(found.ys[-1]), is_log=up.scale is Scale.LOG)
     value = at_point(values, x_axis, y_axis, point)
     return HeatMapData(
         title=f"{title_of(known.metric, known.scope)}: optics against the better silicon design ≈   {up.label} (up) × {across.label}",

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from textual import events
     from textual.binding import BindingType
+    from textual.screen import Screen
     from textual.timer import Timer
 
     from firstlight.tui.solver import Solver
@@ -118,6 +119,7 @@ class View(App[None]):
         self.last_error = ""
         self.tour_step = 0 if is_tour else -1
         self._generation = 0
+        self._asked: engine.Question | None = None
         self._takers: dict[type[engine.Report], Callable[[Any], None]] = {
             engine.Solved: self._take_answer,
             engine.PinSolved: self._take_pin,
@@ -174,7 +176,7 @@ class View(App[None]):
         self.put_on(self.look)
         if self.keys:
             self.set_keymap(self.keys)
-        self.query_one(Controls).focus()
+        self.stage.query_one(Controls).focus()
         # Python's default of 5 ms between threads would be seen: the engine's own work is short.
         sys.setswitchinterval(0.0005)
         self.engine.start()
@@ -190,13 +192,31 @@ class View(App[None]):
         """Change colours and glyphs of everything."""
         self.look = look
         self.theme = "ansi-dark" if _is_ansi(look.theme) else f"firstlight-{look.theme.name}"
-        for panel in self.query(Panel):
+        for panel in self.stage.query(Panel):
             panel.put_on(look)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Ask again: another size may show other panels."""
+        """Ask again when another size shows other panels."""
         del event
-        self.call_after_refresh(self.ask)
+        self.call_after_refresh(self._resized)
+
+    def _resized(self) -> None:
+        if not self.is_laid_out:
+            return
+        if self._question() != self._asked:
+            self.ask()
+        self.show_curve()
+        self.show_map()
+
+    @property
+    def stage(self) -> Screen[Any]:
+        """The screen with the tabs, also while a page or a prompt lies above it."""
+        return self.screen_stack[0]
+
+    @property
+    def is_laid_out(self) -> bool:
+        """Whether there is something to draw on: not before the start nor after the end."""
+        return bool(self.is_running) and bool(self.stage.query(TopBar))
 
     # -- questions and reports
 
@@ -208,7 +228,8 @@ class View(App[None]):
         """Ask the engine everything that the visible panels show."""
         if self.known.is_frozen:
             return
-        self._generation = self.engine.submit(self._question())
+        self._asked = self._question()
+        self._generation = self.engine.submit(self._asked)
 
     def _question(self) -> engine.Question:
         is_wide = self.tab == "explore" and self.size.width >= 160
@@ -227,7 +248,7 @@ class View(App[None]):
     def on_reported(self, message: Reported) -> None:
         """Draw what the engine found; what answers an older question is dropped."""
         report = message.report
-        if report.generation < self._generation:
+        if report.generation < self._generation or not self.is_laid_out:
             return
         take = self._takers.get(type(report))
         if take is not None:
@@ -286,7 +307,7 @@ class View(App[None]):
         self.known = replace(self.known, setup=self.history.now, is_stale=is_stale, progress="")
         self.show_controls()
         self.ask()
-        if self.query_one(BottomBar).data.message:
+        if self.stage.query_one(BottomBar).data.message:
             self.say("")
         if self._axis_timer is not None:
             self._axis_timer.stop()
@@ -298,7 +319,8 @@ class View(App[None]):
 
     def _release_axis(self) -> None:
         self.known = replace(self.known, held_axis=None)
-        self.show_chart()
+        if self.is_laid_out:
+            self.show_chart()
 
     def keep(self) -> None:
         """Write the setup to the autosave file."""
@@ -315,10 +337,12 @@ class View(App[None]):
 
     def say(self, text: str, *, is_error: bool = False) -> None:
         """Show a line at the bottom: an error until the next edit, anything else for a while."""
+        if not self.is_laid_out:
+            return
         if self._message_timer is not None:
             self._message_timer.stop()
             self._message_timer = None
-        self.query_one(BottomBar).show(
+        self.stage.query_one(BottomBar).show(
             BottomData(keys=_KEYS[self.tab], message=text, is_error=is_error and bool(text))
         )
         if text and not is_error:
@@ -338,7 +362,7 @@ class View(App[None]):
     def show_controls(self) -> None:
         """Draw sliders and the first row."""
         known = self.known
-        self.query_one(Controls).show(
+        self.stage.query_one(Controls).show(
             known.setup,
             home=known.home,
             pinned=known.pinned,
@@ -349,7 +373,7 @@ class View(App[None]):
     def show_state(self) -> None:
         """Draw the first row."""
         words, is_final = present.state_words(self.known)
-        self.query_one(TopBar).show(
+        self.stage.query_one(TopBar).show(
             TopData(
                 tab=self.tab,
                 summary=present.summary(self.known.setup),
@@ -361,43 +385,43 @@ class View(App[None]):
     def show_answer(self) -> None:
         """Draw what depends on the answer at the point."""
         self.show_state()
-        self.query_one(Headline).show(present.headline(self.known))
+        self.stage.query_one(Headline).show(present.headline(self.known))
         found = present.bars(self.known)
         if found is not None:
-            self.query_one(StackedBars).show(found)
-        self.query_one(Why).show(present.why(self.known))
+            self.stage.query_one(StackedBars).show(found)
+        self.stage.query_one(Why).show(present.why(self.known))
         self.show_chart()
         self.show_compare()
 
     def show_curve(self) -> None:
         """Draw the curves, and the sentence that is read from them."""
         self.show_chart()
-        self.query_one(Headline).show(present.headline(self.known))
+        self.stage.query_one(Headline).show(present.headline(self.known))
 
     def show_chart(self) -> None:
         """Draw the curves."""
         if self.tab not in ("explore", "compare"):
             return
         data = present.chart(self.known)
-        for chart in self.query(LineChart):
+        for chart in self.stage.query(LineChart):
             if chart.size.width:
                 chart.show(data)
 
     def show_compare(self) -> None:
         """Draw A against B."""
         if self.tab == "compare":
-            self.query_one("#differences", Listing).show(present.compare(self.known))
+            self.stage.query_one("#differences", Listing).show(present.compare(self.known))
 
     def show_tornado(self) -> None:
         """Draw what moves the metric."""
         found = present.tornado(self.known)
         if found is not None:
-            self.query_one(TornadoChart).show(found)
+            self.stage.query_one(TornadoChart).show(found)
 
     def show_map(self) -> None:
         """Draw the map."""
         found = present.heat_map(self.known, self.map_cursor)
-        for heat in self.query(HeatMap):
+        for heat in self.stage.query(HeatMap):
             if Tier.ANALYTIC not in self.engine.solver.tiers:
                 heat.note = engine.NO_CLOSED_FORM
             if found is not None and heat.size.width:
@@ -406,15 +430,17 @@ class View(App[None]):
     def show_timeline(self) -> None:
         """Draw the timeline."""
         data = present.gantt(self.known, self.window, self.request, self.timeline_design)
-        for chart in self.query(Gantt):
+        for chart in self.stage.query(Gantt):
             chart.show(data)
 
     def show_claims(self) -> None:
         """Draw the verdicts."""
         signs = self.look.symbols.verdicts
-        self.query_one("#side-claims", Listing).show(present.claims(self.known, -1, signs))
-        self.query_one("#verdicts", Listing).show(present.claims(self.known, self.claim, signs))
-        self.query_one("#verdict", Listing).show(present.claim_detail(self.known, self.claim))
+        self.stage.query_one("#side-claims", Listing).show(present.claims(self.known, -1, signs))
+        self.stage.query_one("#verdicts", Listing).show(
+            present.claims(self.known, self.claim, signs)
+        )
+        self.stage.query_one("#verdict", Listing).show(present.claim_detail(self.known, self.claim))
 
 
 def _is_ansi(theme: Theme) -> bool:
