@@ -10,6 +10,7 @@ import click
 from firstlight.errors import FirstlightError, InfeasibleError
 
 COMMANDS = {
+    "claims": "Each published claim: its basis, the verdict here, and when it would hold.",
     "catalog": "Facts with their sources: devices, servers, engines, models, prices.",
     "trace": "Read, check, convert and make request traces.",
     "doctor": "Versions, CPU features in use, optional parts.",

@@ -217,7 +217,7 @@ def _candidates(
     plan: DesignPlan, screened: list[_Screened], budget: Budget
 ) -> Iterator[tuple[float, tuple[int, ...]]]:
     """Yield (fleet rate if pools simply add up, servers of each pool in a cell)."""
-    for counts in _ratios(plan, budget):
+    for counts in ratios(plan, budget):
         servers = tuple(
             (pool.server, count) for pool, count in zip(plan.pools, counts, strict=True)
         )
@@ -227,7 +227,7 @@ def _candidates(
             yield cells * rate, counts
 
 
-def _ratios(plan: DesignPlan, budget: Budget) -> Iterator[tuple[int, ...]]:
+def ratios(plan: DesignPlan, budget: Budget) -> Iterator[tuple[int, ...]]:
     """Yield the server counts of each possible cell."""
     pools = plan.pools
     if len(pools) == 1:
@@ -322,9 +322,7 @@ def _options(pool: PoolPlan, serving: Serving, *, longest_tok: int = 0) -> list[
             group(pool.server, role=pool.role, tp=pool.tp, chunk_tok=2048, serving=serving)
         degrees = (pool.tp,)
     # A replica that could never hold the longest request would refuse it.
-    roomy = [
-        tp for tp in degrees if room_tok(pool.server, tp=tp, serving=serving) >= longest_tok
-    ]
+    roomy = [tp for tp in degrees if room_tok(pool.server, tp=tp, serving=serving) >= longest_tok]
     degrees = tuple(roomy) or degrees[-1:]
     chunks = {
         "mixed": CHUNKS_MIXED_TOK[:1],
