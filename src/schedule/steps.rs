@@ -160,12 +160,11 @@ impl StepTable {
         self.head_ps.len() as u64 - 1
     }
 
-    pub(crate) fn chunk_attn_ps(&self, q: u64, kv: u64) -> u64 {
-        self.prefill_attn_floor_ps + floor_milli(pairs(q, kv), self.prefill_attn_pair_fs[index(q)])
-    }
-
-    pub(crate) fn chunk_attn_pj(&self, q: u64, kv: u64) -> u64 {
-        floor_milli(pairs(q, kv), self.prefill_attn_pair_fj[index(q)])
+    /// Time [ps] and energy [pJ] of a chunk's attention.
+    pub(crate) fn chunk_attn(&self, q: u64, kv: u64) -> (u64, u64) {
+        let (pairs, at) = (pairs(q, kv), index(q));
+        let ps = self.prefill_attn_floor_ps + floor_milli(pairs, self.prefill_attn_pair_fs[at]);
+        (ps, floor_milli(pairs, self.prefill_attn_pair_fj[at]))
     }
 
     pub(crate) fn decode_attn_ps(&self, n: u64, context: u64) -> u64 {
@@ -190,6 +189,9 @@ fn pairs(q: u64, kv: u64) -> u64 {
 }
 
 fn floor_milli(count: u64, per_milli: u64) -> u64 {
+    if let Some(product) = count.checked_mul(per_milli) {
+        return product / 1000;
+    }
     let product = u128::from(count) * u128::from(per_milli) / 1000;
     u64::try_from(product).expect("StepTable::check bounds the factors")
 }

@@ -77,6 +77,8 @@ class Traffic:
         most_request_per_s: Highest load that can be asked for [request/s].
         span_s: Length of time [s].
         warm_up_frac: First part of it, not counted.
+        longest_prompt_tok: Longest prompt of the whole time, also where a sample misses it [tok].
+        longest_tok: Longest prompt and answer together [tok].
         phase: Only this phase of each request: ``prefill`` ends with the first token, ``decode``
             starts with the prompt present; None: both.
     """
@@ -87,18 +89,23 @@ class Traffic:
     most_request_per_s: float
     span_s: float
     warm_up_frac: float
+    longest_prompt_tok: int
+    longest_tok: int
     phase: Literal["prefill", "decode"] | None = None
 
     @classmethod
     def of(cls, superposed: Superposed, *, warm_up_frac: float) -> Traffic:
         """Return the whole time of superposed traffic."""
+        every = superposed.requests
         return cls(
-            requests=superposed.requests,
+            requests=every,
             mark=superposed.mark,
             full_request_per_s=superposed.full_request_per_s,
             most_request_per_s=superposed.max_request_per_s,
-            span_s=superposed.requests.duration_ps / PS_PER_S,
+            span_s=every.duration_ps / PS_PER_S,
             warm_up_frac=warm_up_frac,
+            longest_prompt_tok=int(every.isl_tok.max(initial=1)),
+            longest_tok=int((every.isl_tok + every.osl_tok).max(initial=1)),
         )
 
     @property
@@ -176,6 +183,8 @@ def simulate(
         stop_early: Give up once the level cannot be met any more; only the verdict is then valid.
         cancelled: Asked a few times a second.
     """
+    if cancelled is not None and cancelled():
+        raise KeyboardInterrupt
     arrivals = traffic.at(rate_request_per_s)
     start = round(traffic.span_s * traffic.warm_up_frac * PS_PER_S)
     end = round(traffic.span_s * PS_PER_S)

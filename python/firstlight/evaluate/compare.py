@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from firstlight import _core
-from firstlight.evaluate import binding, design, question, servers
+from firstlight.errors import ScenarioError
+from firstlight.evaluate import binding, capacity, design, question, search, servers
 from firstlight.evaluate.answer import (
     Band,
     Binding,
     BreakEven,
+    Bursts,
     Comparison,
     Design,
     EqualLoad,
     Ratio,
     Scope,
 )
+from firstlight.evaluate.design import Solved
 from firstlight.evaluate.payoff import break_evens
 from firstlight.evaluate.provenance import provenance, status
 from firstlight.evaluate.sentence import answer
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from firstlight.evaluate.capacity import Traffic
-    from firstlight.evaluate.design import Solved
     from firstlight.evaluate.question import Question
     from firstlight.evaluate.search import DesignPlan
     from firstlight.scenario import Design as DesignSpec
@@ -71,6 +73,7 @@ def compare(
     scenario: Scenario,
     *,
     rate_request_per_s: float | None = None,
+    whole_fleet: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Comparison:
@@ -79,6 +82,7 @@ def compare(
     Args:
         scenario: The question.
         rate_request_per_s: Load of the fleet [request/s]; None finds each design's capacity.
+        whole_fleet: Simulate all cells of a fleet together instead of one of them.
         progress: Told how far it is.
         cancelled: Asked a few times a second; true ends it with `KeyboardInterrupt`.
 
@@ -89,6 +93,7 @@ def compare(
     return _Job(
         asked=question.resolve(scenario),
         rate=rate_request_per_s,
+        whole_fleet=whole_fleet,
         progress=progress or Progress(),
         cancelled=cancelled,
     ).run()
@@ -102,11 +107,13 @@ class _Job:
         *,
         asked: Question,
         rate: float | None,
+        whole_fleet: bool,
         progress: Callable[[int, int, str], None],
         cancelled: Callable[[], bool] | None,
     ) -> None:
         self.asked = asked
         self.rate = rate
+        self.whole_fleet = whole_fleet
         self.progress = progress
         self.stop = threading.Event()
         self.asked_to_stop = cancelled or (lambda: False)
@@ -123,8 +130,12 @@ class _Job:
 
     def run(self) -> Comparison:
         plans = self._plans()
-        full = self.asked.traffic(list(plans.values()))
-        coarse = full.folded(period_s=question.FOLD_PERIOD_S, keep_s=question.FOLD_KEEP_S)
+        full = self.asked.traffic(
+            [plan for key, plan in plans.items() if key.gpu is None],
+            beside=[plan for key, plan in plans.items() if key.gpu is not None],
+            whole_fleet=self.whole_fleet,
+        )
+        coarse = self._sample(full)
         self.total = len(plans) + 2 * len(self.specs)
         # Heavy pieces first, so that two threads end together.
         order = sorted(plans, key=lambda key: (len(plans[key].pools), key.gpu or ""), reverse=True)
@@ -135,7 +146,7 @@ class _Job:
                 strict=True,
             )
         )
-        records = self._records(solved, coarse)
+        records = self._records(solved, full, coarse)
         mine = {name: solved[_Key(name)] for name in self.specs}
         ratios = tuple(self._ratio(solved, *silicon) for silicon in SILICON)
         equal = self._equal_load(mine, full)
@@ -228,21 +239,30 @@ class _Job:
         self.progress(min(self.done, self.total), self.total, what)
 
     def _solve(self, key: _Key, plan: DesignPlan, full: Traffic, coarse: Traffic) -> Solved:
-        solved = design.solve(
-            plan,
-            full=full,
-            coarse=coarse,
-            slo=self.asked.slo,
-            budget=self.asked.budget,
-            rate_request_per_s=self.rate,
-            cancelled=self.cancelled,
-        )
+        try:
+            solved = design.solve(
+                plan,
+                full=full,
+                coarse=coarse,
+                slo=self.asked.slo,
+                budget=self.asked.budget,
+                rate_request_per_s=self.rate,
+                whole_fleet=self.whole_fleet,
+                cancelled=self.cancelled,
+            )
+        except ScenarioError as error:
+            # Silicon that the user did not ask for may be too large for the budget.
+            if key.gpu is None:
+                raise
+            solved = Solved(plan=plan, found=None, run=None, measured=None, reason=str(error))
         self._tick(" ".join(filter(None, (key.design, key.optical, key.gpu))))
         return solved
 
     # --- what follows from it --------------------------------------------------------------------
 
-    def _records(self, solved: dict[_Key, Solved], coarse: Traffic) -> dict[str, Design]:
+    def _records(
+        self, solved: dict[_Key, Solved], full: Traffic, coarse: Traffic
+    ) -> dict[str, Design]:
         plain = {
             name: design.record(solved[_Key(name)], budget=self.asked.budget) for name in self.specs
         }
@@ -255,6 +275,7 @@ class _Job:
                 strict=True,
             )
         )
+        bursts = self._bursts(solved, full)
         finished = {}
         for name, record in plain.items():
             is_mine = name == self.optical
@@ -269,6 +290,7 @@ class _Job:
                     for scope, value in record.scopes.items()
                 },
                 binding=bindings[name],
+                bursts=bursts.get(name),
                 gpu_equivalents_freed=self._freed(solved, name),
                 band=self._ends(solved) if is_mine else None,
                 retrofit=self._retrofit(plain, name),
@@ -288,6 +310,43 @@ class _Job:
             )
         self._tick(f"what binds {solved.plan.name}")
         return result
+
+    def _bursts(self, solved: dict[_Key, Solved], full: Traffic) -> dict[str, Bursts]:
+        """Return what each design carries when bursts coincide and when they do not."""
+        founds = {name: found for name in self.specs if (found := solved[_Key(name)].found)}
+        if not founds or self.rate is not None or self.whole_fleet:
+            return {}
+        most = 1.5 * max(found.rate_request_per_s for found in founds.values())
+        both = [
+            self._sample(self.asked.correlated(full, most=most, correlation_s=correlation_s))
+            for correlation_s in (0.0, math.inf)
+        ]
+
+        def carried(name: str) -> Bursts:
+            found = founds[name]
+            rates = [
+                capacity.search(
+                    found.cell.fleet,
+                    traffic,
+                    slo=self.asked.slo,
+                    guess_request_per_s=found.rate_request_per_s,
+                    tolerance_frac=search.COARSE_TOLERANCE_FRAC,
+                    first_step_frac=0.05,
+                    cancelled=self.cancelled,
+                )
+                for traffic in both
+            ]
+            together, apart = (run.rate_request_per_s if run else 0.0 for run in rates)
+            return Bursts(
+                synchronised_request_per_s=together * found.cells,
+                as_asked_request_per_s=found.rate_request_per_s * found.cells,
+                independent_request_per_s=apart * found.cells,
+            )
+
+        return dict(zip(founds, self._parallel(carried, list(founds)), strict=True))
+
+    def _sample(self, full: Traffic) -> Traffic:
+        return full.folded(period_s=question.FOLD_PERIOD_S, keep_s=question.FOLD_KEEP_S)
 
     def _ends(self, solved: dict[_Key, Solved]) -> Band | None:
         ends = self._band()

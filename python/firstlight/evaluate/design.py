@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from firstlight import cost
@@ -58,6 +58,7 @@ def solve(
     slo: Slo,
     budget: Budget,
     rate_request_per_s: float | None = None,
+    whole_fleet: bool = False,
     cancelled: Callable[[], bool] | None = None,
 ) -> Solved:
     """Return a design at its capacity, or at a given load, over the whole time.
@@ -69,12 +70,15 @@ def solve(
         slo: The service level.
         budget: What the fleet may take.
         rate_request_per_s: Load of the fleet; None finds the capacity.
+        whole_fleet: Simulate all cells together, routed as one, instead of one of them.
         cancelled: Asked a few times a second.
     """
     try:
         found = search.best_cell(plan, traffic=coarse, slo=slo, budget=budget, cancelled=cancelled)
     except (InfeasibleError, ModelError) as error:
         return Solved(plan=plan, found=None, run=None, measured=None, reason=str(error))
+    if whole_fleet:
+        found = together(found)
     if rate_request_per_s is not None:
         rate = min(rate_request_per_s / found.cells, full.most_request_per_s)
         return at(
@@ -94,6 +98,17 @@ def solve(
         return Solved(plan=plan, found=None, run=None, measured=None, reason=why)
     measured = measure(run, found.cell, site=budget.site)
     return Solved(plan=plan, found=found, run=run, measured=measured, reason=None)
+
+
+def together(found: Found) -> Found:
+    """Return all cells of a fleet as one cell."""
+    groups = tuple(replace(group, count=group.count * found.cells) for group in found.cell.groups)
+    return replace(
+        found,
+        cell=replace(found.cell, groups=groups),
+        cells=1,
+        rate_request_per_s=found.rate_request_per_s * found.cells,
+    )
 
 
 def at(
@@ -160,6 +175,7 @@ def record(solved: Solved, *, budget: Budget) -> Design:
         gpu_equivalents_freed=None,
         utilization=measured.utilization,
         binding=None,
+        bursts=None,
         scopes=_scopes(measured),
         cell=CellInfo(
             servers={f"{group.role}:{group.server.id}": group.count for group in cell.groups},
@@ -232,7 +248,7 @@ def _empty(solved: Solved) -> Design:
             "energy_j_per_request_by_part", "energy_j_per_tok_input", "energy_j_per_tok_output",
             "cost_usd_per_mtok_input", "cost_usd_per_mtok_input_uncached",
             "cost_usd_per_mtok_output", "cost_usd_per_mtok_blended", "cost_usd_per_request",
-            "carbon_g_per_request", "gpu_equivalents_freed", "binding", "cell", "band", "accuracy",
+            "carbon_g_per_request", "gpu_equivalents_freed", "binding", "bursts", "cell", "band", "accuracy",
             "retrofit",
         )
     )  # fmt: skip

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from firstlight import catalog, cost, models, workload
-from firstlight.errors import ScenarioError
+from firstlight.errors import ModelError, ScenarioError
 from firstlight.evaluate import servers
 from firstlight.evaluate.capacity import Slo, Traffic
 from firstlight.evaluate.cell import Serving, fitting_tp, group
@@ -23,6 +26,8 @@ LINK = "ib-ndr"
 FOLD_PERIOD_S = 480.0
 FOLD_KEEP_S = 60.0
 MOST_COPIES = 1024
+MOST_REQUESTS = 12_000_000
+"""Most requests held at once: about 600 MB."""
 ENGINE_FIELDS = frozenset(field.name for field in fields(EngineSpec))
 
 
@@ -142,42 +147,102 @@ class Question:
                 return pool.server
         raise ScenarioError(f"design {design.name!r} has no GPU server to decode on")
 
-    def traffic(self, plans: list[DesignPlan]) -> Traffic:
-        """Return traffic heavy enough for every plan's largest cell.
+    def traffic(
+        self,
+        plans: list[DesignPlan],
+        *,
+        beside: list[DesignPlan] | None = None,
+        whole_fleet: bool = False,
+    ) -> Traffic:
+        """Return traffic heavy enough for every plan's largest cell, or for its whole fleet.
 
         Args:
-            plans: The designs that will be searched.
+            plans: The designs that will be searched; the model must fit one of them.
+            beside: Further designs, which the model need not fit.
+            whole_fleet: Whether all cells are simulated together.
+
+        Raises:
+            ModelError: The model fits none of the plans.
+            ScenarioError: The whole fleet would need more requests than are held at once.
         """
-        scenario, work = self.scenario, self.scenario.workload
-        trace = load_trace(scenario)
-        scaled = workload.scale_lengths(
+        trace = self.trace
+        light = self._superposed(
+            trace, copies=1, most=trace.request_per_s, correlation_s=math.inf, warm_up_frac=0.0
+        )
+        _heaviest(plans, light, self.budget)
+        most, fleet = _heaviest([*plans, *(beside or [])], light, self.budget)
+        base = trace.request_per_s
+        # A power of two, so that neighbouring scenarios draw the same requests.
+        needed = max(fleet / base, most / base, 1.0)
+        copies = min(2 ** math.ceil(math.log2(needed)), MOST_COPIES)
+        most = fleet if whole_fleet else most
+        if most * trace.duration_s > MOST_REQUESTS:
+            raise ScenarioError(
+                f"{most * trace.duration_s:,.0f} requests would be simulated; at most "
+                f"{MOST_REQUESTS:,}: lower power_w, or simulate one cell"
+            )
+        return self._superposed(
             trace,
+            copies=copies,
+            most=min(most, copies * base),
+            correlation_s=self.scenario.workload.correlation_s,
+            warm_up_frac=self.number("warm_up_frac"),
+        )
+
+    def correlated(self, like: Traffic, *, most: float, correlation_s: float) -> Traffic:
+        """Return the same traffic with copies that are shifted otherwise.
+
+        Args:
+            like: The traffic.
+            most: Highest load that will be asked for [request/s].
+            correlation_s: Bound of the shifts; 0 leaves all bursts together [s].
+        """
+        trace = self.trace
+        return self._superposed(
+            trace,
+            copies=round(like.full_request_per_s / trace.request_per_s),
+            most=min(most, like.full_request_per_s),
+            correlation_s=correlation_s,
+            warm_up_frac=like.warm_up_frac,
+        )
+
+    @cached_property
+    def trace(self) -> workload.Trace:
+        """The trace with its lengths scaled and clipped to the model's context."""
+        work = self.scenario.workload
+        return workload.scale_lengths(
+            load_trace(self.scenario),
             context_tok=work.context_tok,
             output_tok=work.output_tok,
             max_context_tok=self.shape.max_context_tok,
-        )
-        probe = workload.superpose(
-            scaled.trace,
-            copies=1,
-            seed=scenario.seed,
-            max_request_per_s=scaled.trace.request_per_s,
-            cached_frac=work.cached_frac,
-        )
-        light = Traffic.of(probe, warm_up_frac=0.0)
-        most = max(_most_rate(plan, light, self.budget) for plan in plans)
-        fleet = max(_fleet_rate(plan, light, self.budget) for plan in plans)
-        base = scaled.trace.request_per_s
-        copies = min(max(math.ceil(fleet / base), math.ceil(most / base), 1), MOST_COPIES)
-        most = min(most, copies * base)
+        ).trace
+
+    def _superposed(
+        self,
+        trace: workload.Trace,
+        *,
+        copies: int,
+        most: float,
+        correlation_s: float,
+        warm_up_frac: float,
+    ) -> Traffic:
+        work = self.scenario.workload
         superposed = workload.superpose(
-            scaled.trace,
+            trace,
             copies=copies,
-            seed=scenario.seed,
+            seed=self.scenario.seed,
             max_request_per_s=most,
-            correlation_s=work.correlation_s,
+            correlation_s=correlation_s,
             cached_frac=work.cached_frac,
         )
-        return Traffic.of(superposed, warm_up_frac=self.number("warm_up_frac"))
+        traffic = Traffic.of(superposed, warm_up_frac=warm_up_frac)
+        if not work.shared_prefix_tok:
+            return traffic
+        every = traffic.requests
+        # What all requests share is present wherever they go.
+        shared = np.minimum(every.isl_tok - 1, np.uint32(work.shared_prefix_tok))
+        cached = np.maximum(every.cached_tok, shared)
+        return replace(traffic, requests=replace(every, cached_tok=cached))
 
 
 def number(scenario: Scenario, name: str) -> float:
@@ -231,6 +296,16 @@ def resolve(scenario: Scenario) -> Question:
         site=site,
         max_cell_servers=int(number(scenario, "max_cell_servers_count")),
     )
+    standing_w = sum(
+        budget.charge_w(servers.load(name, overrides={}, usd_per_peak_w=1.0)) * count
+        for name, count in installed.items()
+    )
+    if standing_w > budget.power_w:
+        raise ScenarioError(
+            f"facility.installed takes {standing_w:,.0f} W of power_w = {budget.power_w:,.0f}; "
+            "allowed: servers that fit the budget"
+        )
+    budget = replace(budget, standing_w=standing_w)
     model = scenario.model
     return Question(
         scenario=scenario,
@@ -270,9 +345,27 @@ def _alone_bounds(plan: DesignPlan, light: Traffic) -> list[float]:
     return bounds
 
 
-def _most_rate(plan: DesignPlan, light: Traffic, budget: Budget) -> float:
-    """Return a load that no cell of the plan exceeds."""
-    bounds = _alone_bounds(plan, light)
+def _heaviest(plans: list[DesignPlan], light: Traffic, budget: Budget) -> tuple[float, float]:
+    """Return loads that no cell and no fleet of the plans exceed; plans that do not fit are left out.
+
+    Raises:
+        ModelError: The model fits none of them.
+    """
+    rates, refusal = [], None
+    for plan in plans:
+        try:
+            bounds = _alone_bounds(plan, light)
+        except ModelError as error:
+            refusal = refusal or error
+        else:
+            rates.append((_most_rate(bounds, budget), _fleet_rate(plan, bounds, budget)))
+    if not rates:
+        raise refusal or ModelError("no design to simulate")
+    return max(most for most, _ in rates), max(fleet for _, fleet in rates)
+
+
+def _most_rate(bounds: list[float], budget: Budget) -> float:
+    """Return a load that no cell exceeds, from what one server of each pool carries at most."""
     if len(bounds) == 1:
         return bounds[0]
     # A cell carries what the scarcer pool does; the best split of its servers bounds that.
@@ -283,10 +376,9 @@ def _most_rate(plan: DesignPlan, light: Traffic, budget: Budget) -> float:
     )
 
 
-def _fleet_rate(plan: DesignPlan, light: Traffic, budget: Budget) -> float:
+def _fleet_rate(plan: DesignPlan, bounds: list[float], budget: Budget) -> float:
     """Return a load that no fleet of the plan within the budget exceeds."""
     watts = sum(
-        budget.charge_w(pool.server) / rate
-        for pool, rate in zip(plan.pools, _alone_bounds(plan, light), strict=True)
+        budget.charge_w(pool.server) / rate for pool, rate in zip(plan.pools, bounds, strict=True)
     )
     return budget.power_w / watts

@@ -30,6 +30,7 @@ CHUNK_DECODE_TOK = 2048
 PS_PER_S = 1e12
 SCREEN_TOLERANCE_FRAC = 0.03
 COARSE_TOLERANCE_FRAC = 0.015
+MOST_CELLS = 1 << 30
 SIMULATED_CELLS = 2
 """Cells of a design that are simulated whole after the screening."""
 DECODE_WAIT_STEPS = 10
@@ -77,6 +78,7 @@ class Budget:
         limits: Most servers of an id there are, for a retrofit.
         site: Overheads that count against it.
         max_cell_servers: Largest cell.
+        standing_w: What the servers under `limits` take already, at the boundary [W].
     """
 
     power_w: float
@@ -85,6 +87,7 @@ class Budget:
     limits: dict[str, int]
     site: Site
     max_cell_servers: int
+    standing_w: float = 0.0
 
     def charge_w(self, server: Server) -> float:
         """Return what one server takes of the budget, at the budget's boundary [W]."""
@@ -97,7 +100,11 @@ class Budget:
 
     def cells(self, servers: tuple[tuple[Server, int], ...]) -> int:
         """Return how many cells of these servers fit."""
-        fit = int(self.power_w / sum(self.charge_w(server) * n for server, n in servers) + 1e-9)
+        added_w = sum(
+            self.charge_w(server) * n for server, n in servers if server.id not in self.limits
+        )
+        free_w = self.power_w - self.standing_w
+        fit = int(free_w / added_w + 1e-9) if added_w else MOST_CELLS
         counts: dict[str, int] = {}
         for server, n in servers:
             counts[server.id] = counts.get(server.id, 0) + n
@@ -279,7 +286,8 @@ def _screen(
 ) -> _Screened:
     """Find the best tensor parallelism and chunk of a pool alone."""
     best: _Screened | None = None
-    for option in _options(pool, serving, longest_tok=_longest_tok(pool, traffic)):
+    kept = traffic.longest_prompt_tok if pool.role == "prefill" else traffic.longest_tok
+    for option in _options(pool, serving, longest_tok=kept):
         made = group(
             pool.server, role=pool.role, tp=option[0], chunk_tok=option[1], serving=serving
         )
@@ -302,13 +310,6 @@ def _screen(
     if best is None or best.rate <= 0:
         raise InfeasibleError(_why_not(pool, serving, traffic=traffic, slo=slo))
     return best
-
-
-def _longest_tok(pool: PoolPlan, traffic: Traffic) -> int:
-    """Return the most tokens one request keeps on a replica of this pool."""
-    every = traffic.requests
-    kept = every.isl_tok if pool.role == "prefill" else every.isl_tok + every.osl_tok
-    return int(kept.max(initial=1))
 
 
 def _options(pool: PoolPlan, serving: Serving, *, longest_tok: int = 0) -> list[tuple[int, int]]:
