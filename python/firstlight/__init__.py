@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         report,
         roofline,
         schedule,
+        sweep,
         units,
         workload,
     )
@@ -42,12 +43,12 @@ _HOME = {
 
 _ROOMS = (
     "catalog", "claims", "cost", "errors", "models", "optics", "report", "roofline", "schedule",
-    "units", "workload",
+    "sweep", "units", "workload",
 )  # fmt: skip
 
 __all__ = [
     "Comparison", "FirstlightError", "Scenario", "catalog", "claims", "compare", "cost", "errors",
-    "models", "optics", "report", "roofline", "schedule", "units", "workload",
+    "models", "optics", "report", "roofline", "schedule", "sweep", "units", "workload",
 ]  # fmt: skip
 
 

@@ -115,7 +115,7 @@ def test_json_is_one_document_without_infinities(report):
 def test_command_prints_one_claim_and_writes_the_scenario_where_it_holds(tmp_path):
     out = tmp_path / "holds.toml"
     result = CliRunner().invoke(
-        firstlight, ["claims", "--claim", "real-time", "-o", str(out)], catch_exceptions=False
+        firstlight, ["claims", "--claim", "real-time", "--load", str(out)], catch_exceptions=False
     )
     assert result.exit_code == 0
     assert "holds when" in result.stdout

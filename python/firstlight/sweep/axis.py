@@ -1,8 +1,9 @@
 """What is varied: grids, lists and distributions written as text, one axis a field.
 
 Forms of a value: ``1e5..1e7:log:9`` and ``0..1:lin:5`` (a grid), ``1,2,4`` (a list), ``5..20`` (a
-range, sampled evenly or, over more than a decade, evenly in its logarithm), and in Python a dict such
-as ``{"dist": "lognormal", "median": 1e-5, "sigma": 1.0}``. Numbers may carry units.
+range, sampled evenly or, over more than a decade, evenly in its logarithm), and
+``lognormal(median=10us, sigma=1)``, in Python also ``{"dist": "lognormal", "median": 1e-5, "sigma":
+1.0}``. Numbers may carry units.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ Kind = Literal["uniform", "loguniform", "normal", "lognormal", "triangular"]
 _SPAN = re.compile(
     r"\s*(?P<low>.+?)\s*\.\.\s*(?P<high>[^:]+?)\s*(?::(?P<kind>log|lin):(?P<n>\d+))?\s*"
 )
+_NAMED = re.compile(r"\s*(?P<kind>[a-z]+)\s*\((?P<rest>[^)]*)\)\s*")
 _NEEDS: dict[str, tuple[str, ...]] = {
     "uniform": ("low", "high"),
     "loguniform": ("low", "high"),
@@ -161,6 +163,9 @@ def _plain(field: str, item: object) -> Value:
 
 
 def _text(field: str, text: str) -> Axis | Distribution:
+    named = _NAMED.fullmatch(text)
+    if named is not None:
+        return _distribution(field, {"dist": named["kind"], **parse_over(named["rest"].split(","))})
     match = _SPAN.fullmatch(text)
     if match is None:
         if ".." in text:
@@ -244,18 +249,3 @@ def parse_over(items: Iterable[str]) -> dict[str, str]:
             raise ScenarioError(f"{field.strip()!r} is given twice")
         found[field.strip()] = form.strip()
     return found
-
-
-def assignments(items: Iterable[str]) -> dict[str, object]:
-    """Return ``FIELD=VALUE`` words as changes of a scenario; a number where it is one.
-
-    Raises:
-        ScenarioError: A word has no ``=``.
-    """
-    changes: dict[str, object] = {}
-    for field, text in parse_over(items).items():
-        try:
-            changes[field] = float(text)
-        except ValueError:
-            changes[field] = text
-    return changes

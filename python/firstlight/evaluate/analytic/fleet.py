@@ -130,9 +130,15 @@ def _best_counts(
     best: tuple[float, tuple[int, ...], int] = (0.0, (), 0)
     rates = [pool.rate_request_per_s for pool in pools]
     joint = JOINT_FRAC if len(pools) > 1 else 1.0
+    charges = [budget.charge_w(pool.server) for pool in plan.pools]
+    is_limited = any(pool.server.id in budget.limits for pool in plan.pools)
     for counts in search.ratios(plan, budget):
-        servers = tuple((pool.server, n) for pool, n in zip(plan.pools, counts, strict=True))
-        cells = budget.cells(servers)
+        if is_limited:
+            servers = tuple((pool.server, n) for pool, n in zip(plan.pools, counts, strict=True))
+            cells = budget.cells(servers)
+        else:
+            taken = sum(charge * n for charge, n in zip(charges, counts, strict=True))
+            cells = int(budget.power_w / taken + 1e-9)
         rate = joint * cells * min(r * n for r, n in zip(rates, counts, strict=True))
         if rate > best[0]:
             best = rate, counts, cells

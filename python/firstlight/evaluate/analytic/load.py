@@ -86,7 +86,7 @@ def load_of(
         correlation_s: Largest shift of a copy of the trace [s].
         max_context_tok: Longest prompt and answer of the model [tok].
     """
-    trace = _trace(name, seed)
+    trace = trace_of(name, seed)
     scaled = workload.scale_lengths(
         trace, context_tok=context_tok, output_tok=output_tok, max_context_tok=max_context_tok
     ).trace
@@ -123,7 +123,8 @@ def _middles(quantiles: tuple[float, ...]) -> Iterator[float]:
 
 
 @lru_cache(maxsize=16)
-def _trace(name: str, seed: int) -> workload.Trace:
+def trace_of(name: str, seed: int) -> workload.Trace:
+    """Return a trace; the last few are kept."""
     return workload.load(name, seed=seed)
 
 

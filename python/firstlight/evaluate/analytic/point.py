@@ -99,15 +99,21 @@ class Point:
         Raises:
             FirstlightError: The changed scenario is impossible.
         """
-        quick: dict[str, float] = {}
-        slow: dict[str, object] = {}
-        for field, value in (changes or {}).items():
-            name = bare(field)
-            if name in QUICK and isinstance(value, int | float) and not isinstance(value, bool):
-                quick[name] = float(value)
-            else:
-                slow[field] = value
+        quick, slow = _sorted(changes or {})
         return (self.other(slow) if slow else self).quick(quick)
+
+    def resolved(self, changes: Changes) -> tuple[Question, dict[str, DesignPlan]]:
+        """Return the question and the designs under changes, for one who simulates them.
+
+        Args:
+            changes: New values by field.
+        """
+        quick, slow = _sorted(changes)
+        base = self.other(slow) if slow else self
+        asked = base._asked(quick)  # noqa: SLF001  # another point of the same class
+        engine = {name: value for name, value in quick.items() if name in _ENGINE}
+        plans = {plan.name: base._plan(plan, asked=asked, engine=engine) for plan in base.plans}  # noqa: SLF001
+        return asked, plans
 
     def other(self, changes: Changes) -> Point:
         """Return the point of a changed scenario; the last few are remembered."""
@@ -184,6 +190,19 @@ class Point:
             return replace(one, server=_optical(one.server.id, fields, usd_per_w))
 
         return replace(plan, pools=tuple(pool(one) for one in plan.pools))
+
+
+def _sorted(changes: Changes) -> tuple[dict[str, float], dict[str, object]]:
+    """Return (quick changes by bare name, all others)."""
+    quick: dict[str, float] = {}
+    slow: dict[str, object] = {}
+    for field, value in changes.items():
+        name = bare(field)
+        if name in QUICK and isinstance(value, int | float) and not isinstance(value, bool):
+            quick[name] = float(value)
+        else:
+            slow[field] = value
+    return quick, slow
 
 
 def whole(name: str, value: float) -> float:
