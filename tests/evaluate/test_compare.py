@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from firstlight import evaluate, workload
-from firstlight.errors import ModelError, ScenarioError
-from firstlight.evaluate import capacity, design, question
+from firstlight.errors import InfeasibleError, ModelError, ScenarioError
+from firstlight.evaluate import capacity, design, question, search
 from firstlight.evaluate.answer import Parts
 from firstlight.evaluate.cell import faster
 from firstlight.scenario import Scenario
@@ -25,8 +25,16 @@ def solved(scenario, name):
     """Solve one design alone, over the whole of its (short) traffic."""
     asked = question.resolve(scenario)
     plan = asked.plan(scenario.design(name))
-    full = asked.traffic([plan])
-    return design.solve(plan, full=full, coarse=full, slo=asked.slo, budget=asked.budget)
+    sample = asked.sample([plan])
+    try:
+        found = search.best_cell(plan, traffic=sample, slo=asked.slo, budget=asked.budget)
+    except InfeasibleError as error:
+        return design.refused(plan, str(error))
+    return design.solve(plan, found, full=whole(asked, sample), slo=asked.slo, budget=asked.budget)
+
+
+def whole(asked, sample):
+    return asked.whole(sample, most=sample.most_request_per_s)
 
 
 def goodput(scenario, name):
@@ -249,8 +257,10 @@ def test_installed_servers_stay_and_light_is_added(small):
 def test_one_cell_times_eight_carries_what_eight_cells_do(small):
     asked = question.resolve(small.replace(power_w=13e3 * 8))
     plan = asked.plan(small.design("gpu-colocated"))
-    full = asked.traffic([plan], whole_fleet=True)
-    one = design.solve(plan, full=full, coarse=full, slo=asked.slo, budget=asked.budget)
+    sample = asked.sample([plan])
+    found = search.best_cell(plan, traffic=sample, slo=asked.slo, budget=asked.budget)
+    full = asked.whole(sample, most=1.3 * found.cells * found.rate_request_per_s)
+    one = design.solve(plan, found, full=full, slo=asked.slo, budget=asked.budget)
     assert one.found.cells == 8
     all_cells = design.together(one.found)
     run = capacity.search(
@@ -262,7 +272,7 @@ def test_one_cell_times_eight_carries_what_eight_cells_do(small):
         first_step_frac=0.02,
     )
     fleet = run.rate_request_per_s
-    assert one.found.cells * one.run.rate_request_per_s == pytest.approx(fleet, rel=0.03)
+    assert one.found.cells * one.measured.rate_request_per_s == pytest.approx(fleet, rel=0.03)
 
 
 class TestBadInput:
@@ -325,15 +335,15 @@ def test_the_binding_resource_is_the_one_whose_increase_helps_most(small, answer
     group = one.found.cell.groups[0]
     more = replace(group, table=faster(group.table, part=part, by=1.1))
     asked = question.resolve(small)
-    full = asked.traffic([asked.plan(small.design("gpu-colocated"))])
+    full = whole(asked, asked.sample([asked.plan(small.design("gpu-colocated"))]))
     richer = capacity.search(
         replace(one.found.cell, groups=(more,)).fleet,
         full,
         slo=asked.slo,
-        guess_request_per_s=one.run.rate_request_per_s,
+        guess_request_per_s=one.measured.rate_request_per_s,
         tolerance_frac=0.005,
     )
-    assert richer.rate_request_per_s > 1.03 * one.run.rate_request_per_s
+    assert richer.rate_request_per_s > 1.03 * one.measured.rate_request_per_s
 
 
 def test_bursts_that_coincide_carry_less_than_bursts_that_do_not(trace_path):

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 STACK = "vllm-2025"
 LINK = "ib-ndr"
-FOLD_PERIOD_S = 480.0
-FOLD_KEEP_S = 60.0
+FOLD = workload.Fold(period_s=480.0, keep_s=60.0)
+"""The sample searches run on: an eighth of the time, in pieces longer than most answers take."""
 MOST_COPIES = 1024
 MOST_REQUESTS = 12_000_000
 """Most requests held at once: about 600 MB."""
@@ -147,64 +147,70 @@ class Question:
                 return pool.server
         raise ScenarioError(f"design {design.name!r} has no GPU server to decode on")
 
-    def traffic(
-        self,
-        plans: list[DesignPlan],
-        *,
-        beside: list[DesignPlan] | None = None,
-        whole_fleet: bool = False,
-    ) -> Traffic:
-        """Return traffic heavy enough for every plan's largest cell, or for its whole fleet.
+    def sample(self, plans: list[DesignPlan], *, beside: list[DesignPlan] | None = None) -> Traffic:
+        """Return a sample of the time, heavy enough to search every plan's largest cell.
 
         Args:
             plans: The designs that will be searched; the model must fit one of them.
             beside: Further designs, which the model need not fit.
-            whole_fleet: Whether all cells are simulated together.
 
         Raises:
             ModelError: The model fits none of the plans.
-            ScenarioError: The whole fleet would need more requests than are held at once.
         """
         trace = self.trace
-        light = self._superposed(
-            trace, copies=1, most=trace.request_per_s, correlation_s=math.inf, warm_up_frac=0.0
-        )
+        light = self._superposed(copies=1, most=trace.request_per_s, warm_up_frac=0.0)
         _heaviest(plans, light, self.budget)
         most, fleet = _heaviest([*plans, *(beside or [])], light, self.budget)
-        base = trace.request_per_s
         # A power of two, so that neighbouring scenarios draw the same requests.
-        needed = max(fleet / base, most / base, 1.0)
-        copies = min(2 ** math.ceil(math.log2(needed)), MOST_COPIES)
-        most = fleet if whole_fleet else most
-        if most * trace.duration_s > MOST_REQUESTS:
-            raise ScenarioError(
-                f"{most * trace.duration_s:,.0f} requests would be simulated; at most "
-                f"{MOST_REQUESTS:,}: lower power_w, or simulate one cell"
-            )
+        needed = max(fleet, most) / trace.request_per_s
+        copies = min(2 ** math.ceil(math.log2(max(needed, 1.0))), MOST_COPIES)
         return self._superposed(
-            trace,
             copies=copies,
-            most=min(most, copies * base),
-            correlation_s=self.scenario.workload.correlation_s,
+            most=min(most, copies * trace.request_per_s),
             warm_up_frac=self.number("warm_up_frac"),
+            fold=FOLD,
         )
 
-    def correlated(self, like: Traffic, *, most: float, correlation_s: float) -> Traffic:
-        """Return the same traffic with copies that are shifted otherwise.
+    def whole(self, sample: Traffic, *, most: float) -> Traffic:
+        """Return the whole time of which a sample was taken.
 
         Args:
-            like: The traffic.
+            sample: The sample.
+            most: Highest load that will be asked for [request/s].
+
+        Raises:
+            ScenarioError: More requests would be held than fit.
+        """
+        requests = most * self.trace.duration_s
+        if requests > MOST_REQUESTS:
+            raise ScenarioError(
+                f"{requests:,.0f} requests would be simulated; at most {MOST_REQUESTS:,}: lower "
+                "power_w, or simulate one cell"
+            )
+        return self._superposed(
+            copies=self._copies(sample),
+            most=min(most, sample.full_request_per_s),
+            warm_up_frac=sample.warm_up_frac,
+        )
+
+    def correlated(self, sample: Traffic, *, most: float, correlation_s: float) -> Traffic:
+        """Return a sample of the same traffic with copies that are shifted otherwise.
+
+        Args:
+            sample: The traffic.
             most: Highest load that will be asked for [request/s].
             correlation_s: Bound of the shifts; 0 leaves all bursts together [s].
         """
-        trace = self.trace
         return self._superposed(
-            trace,
-            copies=round(like.full_request_per_s / trace.request_per_s),
-            most=min(most, like.full_request_per_s),
+            copies=self._copies(sample),
+            most=min(most, sample.full_request_per_s),
+            warm_up_frac=sample.warm_up_frac,
             correlation_s=correlation_s,
-            warm_up_frac=like.warm_up_frac,
+            fold=FOLD,
         )
+
+    def _copies(self, sample: Traffic) -> int:
+        return round(sample.full_request_per_s / self.trace.request_per_s)
 
     @cached_property
     def trace(self) -> workload.Trace:
@@ -219,23 +225,24 @@ class Question:
 
     def _superposed(
         self,
-        trace: workload.Trace,
         *,
         copies: int,
         most: float,
-        correlation_s: float,
         warm_up_frac: float,
+        correlation_s: float | None = None,
+        fold: workload.Fold | None = None,
     ) -> Traffic:
         work = self.scenario.workload
         superposed = workload.superpose(
-            trace,
+            self.trace,
             copies=copies,
             seed=self.scenario.seed,
             max_request_per_s=most,
-            correlation_s=correlation_s,
+            correlation_s=work.correlation_s if correlation_s is None else correlation_s,
             cached_frac=work.cached_frac,
+            fold=fold,
         )
-        traffic = Traffic.of(superposed, warm_up_frac=warm_up_frac)
+        traffic = Traffic.of(superposed, trace=self.trace, warm_up_frac=warm_up_frac)
         if not work.shared_prefix_tok:
             return traffic
         every = traffic.requests

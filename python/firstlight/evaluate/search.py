@@ -31,6 +31,8 @@ PS_PER_S = 1e12
 SCREEN_TOLERANCE_FRAC = 0.03
 COARSE_TOLERANCE_FRAC = 0.015
 MOST_CELLS = 1 << 30
+SMALLER_FRAC = 0.002
+"""What a cell must carry more for each further server in it; small cells are simulated sooner."""
 SIMULATED_CELLS = 2
 """Cells of a design that are simulated whole after the screening."""
 DECODE_WAIT_STEPS = 10
@@ -185,7 +187,10 @@ def best_cell(
         _screen(pool, plan.serving, traffic=traffic, slo=slo, cancelled=cancelled)
         for pool in plan.pools
     ]
-    candidates = sorted(_candidates(plan, screened, budget), key=lambda candidate: -candidate[0])
+    candidates = sorted(
+        _candidates(plan, screened, budget),
+        key=lambda candidate: -candidate[0] * (1.0 - SMALLER_FRAC * sum(candidate[1])),
+    )
     if not candidates:
         raise ScenarioError(
             f"{plan.name}: no cell of {' + '.join(pool.server.id for pool in plan.pools)} fits "
