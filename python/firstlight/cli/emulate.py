@@ -21,8 +21,18 @@ if TYPE_CHECKING:
 @click.command("emulate")
 @click.option("--preset", default="iris-nova-optimistic", show_default=True,
               help="Engine of the catalog.")  # fmt: skip
-@click.option("--x", "x_file", metavar="FILE", help="Activations, (tokens, inputs) .npy or FILE.safetensors:NAME.")
-@click.option("--w", "w_file", metavar="FILE", help="Weights, (outputs, inputs) .npy or FILE.safetensors:NAME.")
+@click.option(
+    "--x",
+    "x_file",
+    metavar="FILE",
+    help="Activations, (tokens, inputs) .npy or FILE.safetensors:NAME.",
+)
+@click.option(
+    "--w",
+    "w_file",
+    metavar="FILE",
+    help="Weights, (outputs, inputs) .npy or FILE.safetensors:NAME.",
+)
 @click.option("--shape", nargs=3, type=click.IntRange(1, 1 << 20), default=(256, 1024, 1024),
               show_default=True, metavar="TOKENS INPUTS OUTPUTS",
               help="Random operands where no file is given.")  # fmt: skip
@@ -177,9 +187,11 @@ def _tensor(path: str, name: str) -> Any:  # noqa: ANN401
     from firstlight.errors import ScenarioError
 
     try:
-        from safetensors import safe_open
+        from safetensors import safe_open  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
-        raise ScenarioError(f"{path}: reading it needs safetensors; pip install safetensors") from None
+        raise ScenarioError(
+            f"{path}: reading it needs safetensors; pip install safetensors"
+        ) from None
     with safe_open(path, framework="numpy") as file:
         return file.get_tensor(name)
 
