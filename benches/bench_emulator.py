@@ -16,10 +16,10 @@ for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
     if name in os.environ:
         sys.exit(f"{name} is set: NumPy would not run its own kernel; unset it")
 
-import numpy as np  # noqa: E402  # the environment is read when it loads
-import pytest  # noqa: E402
+import numpy as np  # the environment is read when it loads
+import pytest
 
-from firstlight.optics import Engine  # noqa: E402
+from firstlight.optics import Engine
 
 SHAPES = {
     "512x576x1536 tile 576": (512, 576, 1536, 576),
