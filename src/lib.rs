@@ -9,10 +9,12 @@
 //!
 //! | module | answers |
 //! |---|---|
+//! | [`runners`] | what do the parts of a real model's layer compute between its matrix products? |
 //! | [`schedule`] | when does each token come out, and what did it cost in joules? |
 //! | [`error`] | who is at fault, what was given, what is allowed? |
 
 pub mod error;
+pub mod runners;
 pub mod schedule;
 
 #[cfg(feature = "python")]

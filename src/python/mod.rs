@@ -1,6 +1,7 @@
 //! The only folder that knows PyO3: extract, release the interpreter, call the core, wrap.
 
 mod errors;
+mod runners;
 
 use pyo3::prelude::*;
 
@@ -15,6 +16,11 @@ mod _core {
 
     #[pymodule_export]
     use super::build_info;
+
+    #[pymodule_export]
+    use super::runners::{
+        causal_softmax, dequantize, log_sum_exp, readout, rms_norm, rope, swiglu,
+    };
 }
 
 /// Returns how the extension was built and what it can use on this machine.
