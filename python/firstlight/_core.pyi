@@ -43,6 +43,14 @@ def swiglu(gate_up: NDArray[np.float32], width: int, out: NDArray[np.float32]) -
 def log_sum_exp(logits: NDArray[np.float32], vocab: int, out: NDArray[np.float64]) -> None:
     """Write the log-sum-exp of every row of ``logits``, (rows, vocab), to ``out``."""
 
+def divergence(
+    a: NDArray[np.float32], b: NDArray[np.float32], vocab: int, out: NDArray[np.float64]
+) -> None:
+    """Write the KL divergence [nat] of every row of logits ``b`` from that of ``a`` to ``out``."""
+
+def walsh(x: NDArray[np.float32], order: int, stride: int) -> None:
+    """Multiply the middle axis of ``x``, (rows, order, stride), by a Hadamard matrix, in place."""
+
 def readout(
     sums: NDArray[np.float32],
     outputs: int,

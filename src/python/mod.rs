@@ -19,7 +19,7 @@ mod _core {
 
     #[pymodule_export]
     use super::runners::{
-        causal_softmax, dequantize, log_sum_exp, readout, rms_norm, rope, swiglu,
+        causal_softmax, dequantize, divergence, log_sum_exp, readout, rms_norm, rope, swiglu, walsh,
     };
 }
 

@@ -12,7 +12,9 @@ use crate::runners::dequant::{self, Format};
 use crate::runners::readout::{Range, Readings, Receiver};
 use crate::runners::rope::Pairing;
 use crate::runners::softmax::Mask;
-use crate::runners::{gate, likelihood, norm, readout as receiver, rope as rotary, softmax};
+use crate::runners::{
+    gate, likelihood, norm, readout as receiver, rope as rotary, softmax, walsh as transform,
+};
 
 /// The refusal of an array that is not laid out row by row.
 fn scattered(name: &str) -> Error {
@@ -119,6 +121,32 @@ pub(super) fn log_sum_exp(
     let logits = slice("logits", &logits)?;
     let out = out.as_slice_mut().map_err(|_| scattered("out"))?;
     Ok(py.detach(|| likelihood::log_sum_exp(logits, vocab, out))?)
+}
+
+/// Writes the divergence of the softmax of every row of `b` from that of `a` to `out`.
+#[pyfunction]
+pub(super) fn divergence(
+    py: Python<'_>,
+    a: PyReadonlyArrayDyn<'_, f32>,
+    b: PyReadonlyArrayDyn<'_, f32>,
+    vocab: usize,
+    mut out: PyReadwriteArray1<'_, f64>,
+) -> PyResult<()> {
+    let (a, b) = (slice("a", &a)?, slice("b", &b)?);
+    let out = out.as_slice_mut().map_err(|_| scattered("out"))?;
+    Ok(py.detach(|| likelihood::divergence(a, b, vocab, out))?)
+}
+
+/// Multiplies the middle axis of `x`, `(rows, order, stride)`, by a Hadamard matrix, in place.
+#[pyfunction]
+pub(super) fn walsh(
+    py: Python<'_>,
+    mut x: PyReadwriteArrayDyn<'_, f32>,
+    order: usize,
+    stride: usize,
+) -> PyResult<()> {
+    let x = slice_mut("x", &mut x)?;
+    Ok(py.detach(|| transform::transform(x, order, stride))?)
 }
 
 /// Reads detector sums in place; returns clipped readings, Σ signal² and Σ error².

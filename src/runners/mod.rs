@@ -11,7 +11,8 @@
 //! | [`rope`] | rotary position embedding, both pairings |
 //! | [`softmax`] | causal (and windowed) softmax of attention scores |
 //! | [`gate`] | `SwiGLU`: `silu(gate) · up` |
-//! | [`likelihood`] | log-sum-exp of a row of logits |
+//! | [`likelihood`] | log-sum-exp of a row of logits, divergence between two |
+//! | [`walsh`] | the power-of-two part of a Hadamard rotation |
 //! | [`readout`] | one detector reading: gain, noise, range, converter |
 
 pub mod dequant;
@@ -23,3 +24,4 @@ pub mod norm;
 pub mod readout;
 pub mod rope;
 pub mod softmax;
+pub mod walsh;

@@ -138,23 +138,23 @@ class Llama:
             yield x
 
     def observe(
-        self, ids: ArrayLike, *, windows_tok: int = 512
+        self, ids: ArrayLike, *, window_tok: int = 512
     ) -> Iterator[tuple[str, FloatArray]]:
-        """Yield (group, input) of every fused linear layer while ``ids`` run through the model.
+        """Yield (group, input) of every group of linear layers while ``ids`` run through the model.
 
         A group is ``layers.N.qkv``, ``.o``, ``.gate_up`` or ``.down``; its input is (tokens, width).
-        Windows of ``windows_tok`` tokens do not see each other.
+        Windows of ``window_tok`` tokens do not see each other.
         """
         tokens = self._checked_ids(ids)
-        for start in range(0, len(tokens), windows_tok):
-            window = tokens[start : start + windows_tok]
-            cache = self.new_cache(capacity_tok=len(window))
-            x = self.embedding[window]
-            seen: list[tuple[str, FloatArray]] = []
-            for layer, block in enumerate(self._blocks):
-                x = self._block(x, layer, block, cache, {}, seen)
-                yield from seen
-                seen.clear()
+        windows = [tokens[i : i + window_tok] for i in range(0, len(tokens), window_tok)]
+        caches = [self.new_cache(capacity_tok=len(window)) for window in windows]
+        states = [self.embedding[window] for window in windows]
+        for layer, block in enumerate(self._blocks):
+            seen: dict[str, list[FloatArray]] = {}
+            for index, cache in enumerate(caches):
+                states[index] = self._block(states[index], layer, block, cache, {}, seen)
+            for group, inputs in seen.items():
+                yield group, np.concatenate(inputs)
 
     def _checked_ids(self, ids: ArrayLike) -> NDArray[np.int64]:
         tokens = np.asarray(ids)
@@ -178,14 +178,14 @@ class Llama:
         block: _Block,
         cache: KvCache,
         replaced: Replacements,
-        seen: list[tuple[str, FloatArray]] | None = None,
+        seen: dict[str, list[FloatArray]] | None = None,
     ) -> FloatArray:
         """Return the residual stream after one block."""
         shape, first = self.architecture, cache.length_tok
 
         def project(group: str, inputs: FloatArray) -> FloatArray:
             if seen is not None:
-                seen.append((f"layers.{layer}.{group}", inputs))
+                seen.setdefault(f"layers.{layer}.{group}", []).append(inputs.copy())
             return block.project(group, inputs, layer=layer, first_tok=first, replaced=replaced)
 
         normed = np.empty_like(x)
