@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from firstlight.errors import FirstlightError
+    from firstlight.scenario import Scenario
 
 _HOME = {
     "FirstlightError": "firstlight.errors",
+    "Scenario": "firstlight.scenario",
 }
 
-__all__ = ["FirstlightError"]
+__all__ = ["FirstlightError", "Scenario"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  # any public object of the package

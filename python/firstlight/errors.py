@@ -10,6 +10,10 @@ class FirstlightError(Exception):
     """Base of every error that is the caller's to mend. The CLI prints it in one line."""
 
 
+class UnitError(FirstlightError):
+    """A quantity cannot be read, or its unit has the wrong dimension."""
+
+
 class CatalogError(FirstlightError):
     """A catalog record is unknown, incomplete or malformed."""
 
@@ -45,5 +49,8 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
         name: What was given.
         allowed: Every accepted name.
     """
-    close = difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.5)
+    names = list(allowed)
+    # what was begun right is meant, however long the rest
+    begun = [other for other in names if name and other.startswith(name)]
+    close = sorted(begun, key=len) or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""

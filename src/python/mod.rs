@@ -3,6 +3,8 @@
 mod errors;
 mod runners;
 
+mod schedule;
+
 use pyo3::prelude::*;
 
 #[pymodule(gil_used = false)]
@@ -21,6 +23,9 @@ mod _core {
     use super::runners::{
         causal_softmax, dequantize, divergence, log_sum_exp, readout, rms_norm, rope, swiglu, walsh,
     };
+
+    #[pymodule_export]
+    use super::schedule::{PyEngine, PyStepTable, py_gap_edges_ps};
 }
 
 /// Returns how the extension was built and what it can use on this machine.

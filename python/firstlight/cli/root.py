@@ -10,6 +10,7 @@ import click
 from firstlight.errors import FirstlightError, InfeasibleError
 
 COMMANDS = {
+    "catalog": "Facts with their sources: devices, servers, engines, models, prices.",
     "doctor": "Versions, CPU features in use, optional parts.",
 }
 """Command name -> one line of help. The module is ``firstlight.cli.<name>``, loaded on demand."""

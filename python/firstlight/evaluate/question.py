@@ -1,0 +1,292 @@
+"""From a scenario to what the search needs: plans, servers, traffic, budget, prices."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from firstlight import catalog, cost, models, workload
+from firstlight.errors import ScenarioError
+from firstlight.evaluate import servers
+from firstlight.evaluate.capacity import Slo, Traffic
+from firstlight.evaluate.cell import Serving, fitting_tp, group
+from firstlight.evaluate.measure import Site
+from firstlight.evaluate.search import Budget, DesignPlan, PoolPlan, bound
+from firstlight.optics import EngineSpec
+
+if TYPE_CHECKING:
+    from firstlight.scenario import Design, Scenario
+
+STACK = "vllm-2025"
+LINK = "ib-ndr"
+FOLD_PERIOD_S = 480.0
+FOLD_KEEP_S = 60.0
+MOST_COPIES = 1024
+ENGINE_FIELDS = frozenset(field.name for field in fields(EngineSpec))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A scenario, resolved.
+
+    Attributes:
+        scenario: What was asked.
+        shape: The model.
+        slo: The service level.
+        site: Overheads and prices.
+        budget: What a fleet may take.
+        overrides: Engine fields that the scenario assumes otherwise.
+        price_ratio: Optical price per provisioned watt over that of the GPU servers beside it.
+    """
+
+    scenario: Scenario
+    shape: models.ModelShape
+    slo: Slo
+    site: Site
+    budget: Budget
+    overrides: dict[str, float]
+    price_ratio: float
+
+    def number(self, name: str) -> float:
+        """Return an assumption as a number."""
+        return number(self.scenario, name)
+
+    def serving(self, design: Design, *, weights: str | None = None) -> Serving:
+        """Return how a design serves the model.
+
+        Args:
+            design: The design.
+            weights: Another number format for the weights on silicon.
+        """
+        precision = self.scenario.precision_of(design)
+        optical = [pool.server for pool in design.pools if servers.is_optical(pool.server)]
+        bits = servers.weight_bits(optical[0], self.overrides) if optical else 0
+        return Serving(
+            shape=self.shape,
+            weights=weights or precision.weights,
+            kv=precision.kv,
+            optical_weight_bits=bits,
+            stack=STACK,
+            max_seqs=int(self.number("max_seqs_count")),
+            block_tok=int(self.number("kv_block_tok")),
+            mem_util_frac=self.number("gpu_memory_utilization_frac"),
+            watermark_frac=0.0,
+            link_frac=self.number("kv_link_frac"),
+            link_latency_s=self.number("kv_latency_s"),
+            first_token=self.scenario.first_token,
+        )
+
+    def plan(
+        self,
+        design: Design,
+        *,
+        optical: str | None = None,
+        gpu: str | None = None,
+        weights: str | None = None,
+        overrides: dict[str, float] | None = None,
+    ) -> DesignPlan:
+        """Return a design as the search takes it.
+
+        Args:
+            design: The design.
+            optical: Another optical server in place of the one named.
+            gpu: Another GPU server in place of those named.
+            weights: Another number format for the weights on silicon.
+            overrides: Engine fields on top of the scenario's.
+        """
+        if design.policy.disaggregate == "conditional":
+            raise ScenarioError(
+                f"design {design.name!r}: disaggregate = 'conditional' cannot be simulated yet; "
+                "allowed: 'never', 'always'"
+            )
+        serving = self.serving(design, weights=weights)
+        chunk = design.policy.chunk_tok
+        pools = tuple(
+            PoolPlan(
+                role="mixed" if pool.role == "both" else pool.role,
+                server=self.server(
+                    _swapped(pool.server, optical=optical, gpu=gpu),
+                    beside=self._silicon(design, gpu),
+                    overrides=overrides,
+                ),
+                tp=None if pool.tp == "auto" else pool.tp,
+                chunk_tok=None if chunk == "auto" else chunk,
+                share=None if pool.share == "auto" or len(design.pools) == 1 else pool.share,
+                count=pool.count,
+            )
+            for pool in design.pools
+        )
+        return DesignPlan(name=design.name, pools=pools, serving=serving)
+
+    def server(
+        self, server_id: str, *, beside: str, overrides: dict[str, float] | None = None
+    ) -> servers.Server:
+        """Return a server; an optical one is priced by the watt like the GPU server beside it."""
+        usd_per_w = 1.0
+        if servers.is_optical(server_id):
+            silicon = catalog.get(beside, kind="server")
+            usd_per_w = silicon.value("price_usd") / silicon.value("peak_w") * self.price_ratio
+        return servers.load(
+            server_id,
+            overrides={**self.overrides, **(overrides or {})},
+            usd_per_peak_w=usd_per_w,
+        )
+
+    def _silicon(self, design: Design, gpu: str | None) -> str:
+        """Return the GPU server an optical one stands beside."""
+        if gpu is not None:
+            return gpu
+        for pool in design.pools:
+            if not servers.is_optical(pool.server):
+                return pool.server
+        raise ScenarioError(f"design {design.name!r} has no GPU server to decode on")
+
+    def traffic(self, plans: list[DesignPlan]) -> Traffic:
+        """Return traffic heavy enough for every plan's largest cell.
+
+        Args:
+            plans: The designs that will be searched.
+        """
+        scenario, work = self.scenario, self.scenario.workload
+        trace = load_trace(scenario)
+        scaled = workload.scale_lengths(
+            trace,
+            context_tok=work.context_tok,
+            output_tok=work.output_tok,
+            max_context_tok=self.shape.max_context_tok,
+        )
+        probe = workload.superpose(
+            scaled.trace,
+            copies=1,
+            seed=scenario.seed,
+            max_request_per_s=scaled.trace.request_per_s,
+            cached_frac=work.cached_frac,
+        )
+        light = Traffic.of(probe, warm_up_frac=0.0)
+        most = max(_most_rate(plan, light, self.budget) for plan in plans)
+        fleet = max(_fleet_rate(plan, light, self.budget) for plan in plans)
+        base = scaled.trace.request_per_s
+        copies = min(max(math.ceil(fleet / base), math.ceil(most / base), 1), MOST_COPIES)
+        most = min(most, copies * base)
+        superposed = workload.superpose(
+            scaled.trace,
+            copies=copies,
+            seed=scenario.seed,
+            max_request_per_s=most,
+            correlation_s=work.correlation_s,
+            cached_frac=work.cached_frac,
+        )
+        return Traffic.of(superposed, warm_up_frac=self.number("warm_up_frac"))
+
+
+def number(scenario: Scenario, name: str) -> float:
+    """Return an assumption as a number; the midpoint of a range.
+
+    Raises:
+        ScenarioError: It is a word.
+    """
+    value = scenario.assumption(name).value
+    if isinstance(value, str | bool):
+        raise ScenarioError(f"assumptions.{name}: {value!r} is not a number")
+    return float(value)
+
+
+def load_trace(scenario: Scenario) -> workload.Trace:
+    """Return the trace a scenario names."""
+    work = scenario.workload
+    return workload.load(work.preset or work.trace or "azure-2023-conv", seed=scenario.seed)
+
+
+def resolve(scenario: Scenario) -> Question:
+    """Return a scenario with its model, overheads and prices looked up.
+
+    Raises:
+        CatalogError: A record is unknown.
+        ScenarioError: An assumption is no number, or the installed servers exceed the budget.
+    """
+    facility = scenario.facility
+    rates = cost.Rates(
+        electricity_usd_per_kwh=facility.electricity_usd_per_kwh,
+        colocation_usd_per_kw_month=number(scenario, "colocation_usd_per_kw_month"),
+        it_life_years=number(scenario, "it_life_years"),
+        cost_of_capital_frac=number(scenario, "cost_of_capital_frac"),
+        network_price_frac=number(scenario, "network_price_frac"),
+        carbon_g_per_kwh=facility.carbon_g_per_kwh,
+    )
+    installed = {name: int(count) for name, count in facility.installed.items()}
+    site = Site(
+        pue=facility.pue,
+        network_frac=number(scenario, "network_frac"),
+        kv_j_per_bit=catalog.get(LINK, kind="link").value("link_energy_j_per_bit"),
+        margin_ratio=number(scenario, "server_margin_ratio"),
+        rates=rates,
+        sunk=frozenset(installed),
+    )
+    budget = Budget(
+        power_w=facility.power_w,
+        boundary=facility.boundary,
+        rack_power_w=facility.rack_power_w,
+        limits=installed,
+        site=site,
+        max_cell_servers=int(number(scenario, "max_cell_servers_count")),
+    )
+    model = scenario.model
+    return Question(
+        scenario=scenario,
+        shape=models.load(model if isinstance(model, str) else dict(model)),
+        slo=Slo(
+            ttft_s=scenario.slo.ttft_s, tpot_s=scenario.slo.tpot_s, quantile=scenario.slo.quantile
+        ),
+        site=site,
+        budget=budget,
+        overrides={
+            name: number(scenario, name) for name in scenario.assumptions if name in ENGINE_FIELDS
+        },
+        price_ratio=number(scenario, "optical_price_ratio"),
+    )
+
+
+def _swapped(server_id: str, *, optical: str | None, gpu: str | None) -> str:
+    return (optical if servers.is_optical(server_id) else gpu) or server_id
+
+
+def _alone_bounds(plan: DesignPlan, light: Traffic) -> list[float]:
+    """Return a bound on what one server of each pool carries."""
+    bounds = []
+    for pool in plan.pools:
+        degrees = (1,) if pool.server.engine else fitting_tp(pool.server, serving=plan.serving)
+        made = [
+            group(
+                pool.server,
+                role=pool.role,
+                tp=tp,
+                chunk_tok=0 if pool.server.engine else 8192,
+                serving=plan.serving,
+            )
+            for tp in degrees
+        ]
+        bounds.append(max(bound(option, traffic=light) for option in made))
+    return bounds
+
+
+def _most_rate(plan: DesignPlan, light: Traffic, budget: Budget) -> float:
+    """Return a load that no cell of the plan exceeds."""
+    bounds = _alone_bounds(plan, light)
+    if len(bounds) == 1:
+        return bounds[0]
+    # A cell carries what the scarcer pool does; the best split of its servers bounds that.
+    servers_in_cell = budget.max_cell_servers
+    return max(
+        max(min(n * bounds[0], (servers_in_cell - n) * bounds[1]) for n in range(1, servers_in_cell)),
+        *bounds,
+    )
+
+
+def _fleet_rate(plan: DesignPlan, light: Traffic, budget: Budget) -> float:
+    """Return a load that no fleet of the plan within the budget exceeds."""
+    watts = sum(
+        budget.charge_w(pool.server) / rate
+        for pool, rate in zip(plan.pools, _alone_bounds(plan, light), strict=True)
+    )
+    return budget.power_w / watts
