@@ -11,7 +11,7 @@ def build_info() -> dict[str, str]:
     """Return how the extension was built and what it can use on this machine."""
 
 # Runners: arrays are C-contiguous; anything else is refused, never copied.
-def dequantize(data: NDArray[np.uint8], format: str, out: NDArray[np.float32]) -> int:
+def dequantize(data: NDArray[np.uint8], kind: str, out: NDArray[np.float32]) -> int:
     """Unpack GGUF blocks into ``out`` and return how many weights are not finite."""
 
 def rms_norm(

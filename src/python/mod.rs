@@ -2,7 +2,6 @@
 
 mod errors;
 mod runners;
-
 mod schedule;
 
 use pyo3::prelude::*;

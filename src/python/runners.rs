@@ -43,10 +43,10 @@ fn slice_mut<'a>(
 pub(super) fn dequantize(
     py: Python<'_>,
     data: PyReadonlyArray1<'_, u8>,
-    format: &str,
+    kind: &str,
     mut out: PyReadwriteArray1<'_, f32>,
 ) -> PyResult<usize> {
-    let format = Format::named(format)?;
+    let format = Format::named(kind)?;
     let data = data.as_slice().map_err(|_| scattered("data"))?;
     let out = out.as_slice_mut().map_err(|_| scattered("out"))?;
     Ok(py.detach(|| dequant::dequantize(data, format, out))?)

@@ -40,8 +40,9 @@ def gguf_bytes(metadata, tensors, *, version=3, alignment=32):
     rows, data = [], b""
     for name, tensor in tensors.items():
         if isinstance(tensor, np.ndarray):
-            tensor = (tensor.shape, "F32", tensor.astype("<f4").tobytes())
-        shape, kind, packed = tensor
+            shape, kind, packed = tensor.shape, "F32", tensor.astype("<f4").tobytes()
+        else:
+            shape, kind, packed = tensor
         data += b"\0" * (-len(data) % alignment)
         rows.append(tensor_row(name, shape[::-1], TYPES[kind], len(data)))
         data += packed
@@ -55,8 +56,9 @@ def safetensors_bytes(tensors, header=None):
     table, data = {}, b""
     for name, tensor in tensors.items():
         if isinstance(tensor, np.ndarray):
-            tensor = ("F32", tensor.shape, tensor.astype("<f4").tobytes())
-        label, shape, packed = tensor
+            label, shape, packed = "F32", tensor.shape, tensor.astype("<f4").tobytes()
+        else:
+            label, shape, packed = tensor
         offsets = [len(data), len(data) + len(packed)]
         table[name] = {"dtype": label, "shape": list(shape), "data_offsets": offsets}
         data += packed

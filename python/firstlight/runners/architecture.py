@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from firstlight.errors import ModelError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Architectures that run: dense decoders with RMS norm, rotary positions and SwiGLU."""

@@ -47,7 +47,7 @@ class KvCache:
     @property
     def capacity_tok(self) -> int:
         """Tokens the cache can hold [tok]."""
-        return self.keys.shape[2]
+        return int(self.keys.shape[2])
 
     def write(self, layer: int, keys: FloatArray, values: FloatArray) -> None:
         """Store the ``(tokens, kv_heads, head_dim)`` of new tokens after the stored ones.
@@ -102,10 +102,12 @@ def rounded(x: FloatArray, number_format: str) -> FloatArray:
         bits = np.ascontiguousarray(x).view(np.uint32)
         even = (bits >> np.uint32(16)) & np.uint32(1)
         kept = (bits + np.uint32(0x7FFF) + even) & np.uint32(0xFFFF0000)
-        return kept.view(np.float32)
+        widened: FloatArray = kept.view(np.float32)
+        return widened
     if number_format == "fp8_e4m3":
         # Spacing is 2^(e-3) for e from -6 up; below it the numbers are subnormal.
         _, exponent = np.frexp(x)
         step = np.ldexp(np.float32(1), np.maximum(exponent - 1, -6) - 3)
-        return np.clip(np.rint(x / step) * step, -448, 448).astype(np.float32)
+        narrowed: FloatArray = np.clip(np.rint(x / step) * step, -448, 448).astype(np.float32)
+        return narrowed
     raise ModelError(f"number format {number_format!r}; allowed: {', '.join(KV_FORMATS)}")

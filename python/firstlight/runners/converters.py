@@ -7,6 +7,7 @@ of NumPy's matrix product and is the second opinion on the photon-level emulator
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -142,7 +143,7 @@ class ConverterLinear:
         levels = np.float32(2 ** (self.recipe.mask_bits - 1) - 1)
         inputs, _ = self._encoded(calibration)
         out = []
-        for index, (start, end) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+        for index, (start, end) in enumerate(itertools.pairwise(edges)):
             columns = slice(start, end)
             weights = np.ascontiguousarray((grid.codes[:, columns] / levels).T)
             out.append(
@@ -174,7 +175,8 @@ class ConverterLinear:
                 chosen = np.full(outputs, float(np.percentile(sizes, recipe.percentile)))
             case other:
                 raise ModelError(f"receiver {other!r} is not known here")
-        return np.maximum(chosen, 1e-6).astype(np.float32)
+        scales: FloatArray = np.maximum(chosen, 1e-6).astype(np.float32)
+        return scales
 
 
 def _noise_key(name: str, seed: int) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -21,6 +20,8 @@ import numpy as np
 from firstlight.errors import ModelError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from firstlight.runners.llama import Llama
     from firstlight.runners.weights import FloatArray
 
@@ -124,9 +125,7 @@ class _Cursor:
             return self.text(f"metadata {key!r}")
         if kind == _ARRAY:
             return self._array(key)
-        raise ModelError(
-            f"{self.where}: metadata {key!r} has type {kind}; GGUF knows 0 to 12"
-        )
+        raise ModelError(f"{self.where}: metadata {key!r} has type {kind}; GGUF knows 0 to 12")
 
     def _array(self, key: str) -> Any:  # noqa: ANN401  # list of strings or an array
         kind: int = self.number("<I", 4, f"metadata {key!r}")

@@ -99,7 +99,8 @@ def output_error(grid: Grid, weight: FloatArray, hessian: FloatArray) -> FloatAr
         hessian: Xᵀ X of the inputs, (inputs, inputs).
     """
     miss = grid.weights - weight
-    return np.einsum("oi,oi->o", miss @ hessian, miss)
+    error: FloatArray = np.einsum("oi,oi->o", miss @ hessian, miss)
+    return error
 
 
 def _rounded_in_order(weight: FloatArray, hessian: FloatArray, nearest: Grid, bits: int) -> Grid:

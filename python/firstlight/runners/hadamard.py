@@ -102,7 +102,8 @@ def _jacobsthal(q: int) -> FloatArray:
     symbol[[i * i % q for i in range(1, q)]] = 1
     symbol[0] = 0
     index = np.arange(q)
-    return symbol[(index[:, None] - index[None, :]) % q]
+    matrix: FloatArray = symbol[(index[:, None] - index[None, :]) % q]
+    return matrix
 
 
 def _is_prime(n: int) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,8 @@ from firstlight import _core
 from firstlight.errors import ModelError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import ArrayLike, NDArray
 
     from firstlight.runners.llama import Llama, Replacements
@@ -38,7 +39,7 @@ class Likelihood:
 
     @property
     def perplexity(self) -> float:
-        """e to the mean negative log-likelihood, all positions."""
+        """E to the mean negative log-likelihood, all positions."""
         return math.exp(float(self.nll.mean()))
 
     @property
@@ -80,9 +81,7 @@ class Comparison:
         return self.ratio * self.nll_difference_se
 
 
-def cut_windows(
-    ids: ArrayLike, *, ctx_tok: int, windows: int | None = None
-) -> NDArray[np.int64]:
+def cut_windows(ids: ArrayLike, *, ctx_tok: int, windows: int | None = None) -> NDArray[np.int64]:
     """Cut token ids into windows that do not overlap, (windows, ctx_tok); the rest is dropped.
 
     Args:

@@ -7,7 +7,6 @@ and call by call, so that a prompt may be computed by light and its continuation
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -19,6 +18,8 @@ from firstlight.runners.cache import KvCache
 from firstlight.runners.memory import require_memory
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from numpy.typing import ArrayLike, NDArray
 
     from firstlight.runners.optical import Linear
@@ -137,9 +138,7 @@ class Llama:
             x = self._block(x, layer, block, cache, {})
             yield x
 
-    def observe(
-        self, ids: ArrayLike, *, window_tok: int = 512
-    ) -> Iterator[tuple[str, FloatArray]]:
+    def observe(self, ids: ArrayLike, *, window_tok: int = 512) -> Iterator[tuple[str, FloatArray]]:
         """Yield (group, input) of every group of linear layers while ``ids`` run through the model.
 
         A group is ``layers.N.qkv``, ``.o``, ``.gate_up`` or ``.down``; its input is (tokens, width).
@@ -199,9 +198,7 @@ class Llama:
         x += project("down", gated)
         return x
 
-    def _attention(
-        self, qkv: FloatArray, layer: int, block: _Block, cache: KvCache
-    ) -> FloatArray:
+    def _attention(self, qkv: FloatArray, layer: int, block: _Block, cache: KvCache) -> FloatArray:
         """Store the new keys and values; return the mixed values, (tokens, query_width)."""
         shape, first, tokens = self.architecture, cache.length_tok, len(qkv)
         split = shape.query_width + shape.kv_width
@@ -306,9 +303,8 @@ class _RopeTable:
     def __init__(self, shape: Architecture, divisors: FloatArray) -> None:
         exponent = np.arange(0, shape.head_dim, 2, dtype=np.float64) / shape.head_dim
         self._frequencies = (
-            (shape.rope_base**-exponent / divisors / shape.rope_linear_factor)
-            .astype(np.float32)
-        )
+            shape.rope_base**-exponent / divisors / shape.rope_linear_factor
+        ).astype(np.float32)
         self._cos: FloatArray = np.empty((0, shape.head_dim // 2), np.float32)
         self._sin: FloatArray = self._cos
 
@@ -340,5 +336,3 @@ def _rope_divisors(weights: Weights) -> FloatArray:
     low, high = scaling.low_freq_factor, scaling.high_freq_factor
     smooth = np.clip((turns - low) / (high - low), 0, 1)
     return (1 / ((1 - smooth) / scaling.factor + smooth)).astype(np.float32)
-
-

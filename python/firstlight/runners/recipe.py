@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from firstlight.errors import ModelError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 RANGES = ("ideal", "worst", "tile-max", "detector-max", "fixed-gain", "per-token", "percentile")
 """Receiver range policies; what each means is in :class:`Recipe`."""

@@ -10,17 +10,18 @@ from __future__ import annotations
 import json
 import mmap
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from firstlight.errors import ModelError, nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from firstlight.runners.llama import Llama
     from firstlight.runners.weights import FloatArray
 
@@ -208,9 +209,11 @@ def _entry(path: Path, name: str, row: object, data: mmap.mmap, start: int) -> _
     where = f"{path}: tensor {name!r}"
     if not isinstance(row, dict):
         raise ModelError(f"{where} is described by {row!r}")
-    shape, offsets = row.get("shape"), row.get("data_offsets")
-    if not _counts(shape) or not _counts(offsets) or len(offsets) != 2:
-        raise ModelError(f"{where} has shape {shape!r} and data_offsets {offsets!r}")
+    shape, offsets = _counts(row.get("shape")), _counts(row.get("data_offsets"))
+    if shape is None or offsets is None or len(offsets) != 2:
+        raise ModelError(
+            f"{where} has shape {row.get('shape')!r} and data_offsets {row.get('data_offsets')!r}"
+        )
     label = str(row.get("dtype"))
     low, high = offsets
     if not low <= high <= len(data) - start:
@@ -219,12 +222,13 @@ def _entry(path: Path, name: str, row: object, data: mmap.mmap, start: int) -> _
         )
     wanted = prod(shape) * _FORMATS.get(label, 0)
     if label in _FORMATS and wanted != high - low:
-        raise ModelError(f"{where}: shape {shape} in {label} takes {wanted} bytes, not {high - low}")
-    return _Entry(
-        data=data, format=label, shape=tuple(shape), start=start + low, nbytes=high - low
-    )
+        raise ModelError(
+            f"{where}: shape {shape} in {label} takes {wanted} bytes, not {high - low}"
+        )
+    return _Entry(data=data, format=label, shape=tuple(shape), start=start + low, nbytes=high - low)
 
 
-def _counts(values: object) -> bool:
-    """Tell whether ``values`` is a list of non-negative integers."""
-    return isinstance(values, list) and all(type(v) is int and v >= 0 for v in values)
+def _counts(values: object) -> list[int] | None:
+    """Return ``values`` if it is a list of non-negative integers."""
+    good = isinstance(values, list) and all(type(v) is int and v >= 0 for v in values)
+    return cast("list[int]", values) if good else None

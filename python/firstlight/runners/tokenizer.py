@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,8 @@ import numpy as np
 from firstlight.errors import ModelError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
     from tokenizers import Tokenizer as Backend
 
@@ -145,23 +146,28 @@ def _from_file(path: str | Path) -> Tokenizer:
     from firstlight.runners.safetensors import read_json
 
     path = Path(path)
-    document = read_json(path)
+    read_json(path)  # the library says little about what is no JSON
     try:
         backend = _library().Tokenizer.from_str(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError, Exception) as error:  # noqa: BLE001  # the library raises Exception
+    except (ValueError, OSError, Exception) as error:  # the library raises Exception
         raise ModelError(f"{path}: no tokenizer: {error}") from error
-    del document
     config_path = path.parent / "config.json"
     config = read_json(config_path) if config_path.exists() else {}
-    eos = config.get("eos_token_id")
     settings_path = path.parent / "tokenizer_config.json"
     settings = read_json(settings_path) if settings_path.exists() else {}
     adds_bos = bool(settings.get("add_bos_token", False))
     return Tokenizer(
         backend,
-        bos_id=config.get("bos_token_id") if adds_bos else None,
-        eos_id=eos[0] if isinstance(eos, list) and eos else eos,
+        bos_id=_token_id(config.get("bos_token_id")) if adds_bos else None,
+        eos_id=_token_id(config.get("eos_token_id")),
     )
+
+
+def _token_id(value: object) -> int | None:
+    """Return a token id from a configuration, the first where there are several."""
+    if isinstance(value, list):
+        return _token_id(value[0]) if value else None
+    return value if isinstance(value, int) else None
 
 
 def _strings(metadata: Mapping[str, Any], key: str, where: str) -> list[str]:

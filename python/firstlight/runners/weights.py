@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-import numpy as np
-
 from firstlight.errors import ModelError
 from firstlight.runners.architecture import LINEARS, Architecture, from_config, from_gguf
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
     from numpy.typing import NDArray
 
 FloatArray: TypeAlias = "NDArray[np.float32]"
-"""Float32, as everything a runner computes with."""
+"""Float32 numbers, which everything in a runner is computed with."""
 
 _GGUF_LAYER = {
     "q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output",
@@ -45,7 +45,7 @@ class TensorReader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """A model's tensors under our names: ``embedding``, ``layers.3.down``, ``layers.3.q.bias`` …
+    """A model's tensors under our names: ``embedding``, ``layers.3.down``, ``layers.3.q.bias``.
 
     Attributes:
         path: Where the model lies.
@@ -168,18 +168,10 @@ def _check_shapes(weights: Weights) -> None:
         "norm": (shape.width,),
     }
     for layer in range(shape.layers):
-        prefix = f"layers.{layer}."
-        for kind in LINEARS:
-            expected[prefix + kind] = shape.linear_shape(kind)
-        for norm in ("attention_norm", "feed_forward_norm"):
-            expected[prefix + norm] = (shape.width,)
-        if shape.family == "qwen3":
-            expected[prefix + "q_norm"] = expected[prefix + "k_norm"] = (shape.head_dim,)
-        if any(name not in weights.names for name in expected):
-            break
-    for name in expected:
-        if name not in weights.names:
-            raise ModelError(f"{weights.path}: the file has no tensor for {name!r}")
+        expected |= _layer_shapes(shape, f"layers.{layer}.")
+        missing = next((name for name in expected if name not in weights.names), None)
+        if missing is not None:
+            raise ModelError(f"{weights.path}: the file has no tensor for {missing!r}")
     expected["head"] = (shape.vocab, shape.width)
     expected["rope_freqs"] = (shape.head_dim // 2,)
     for name, given in weights.shapes.items():
@@ -191,3 +183,15 @@ def _check_shapes(weights: Weights) -> None:
                 f"{weights.path}: tensor {weights.names[name]!r} has shape {given}; "
                 f"the architecture needs {wanted}"
             )
+
+
+def _layer_shapes(shape: Architecture, prefix: str) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the tensors that every block must have."""
+    shapes = {prefix + kind: shape.linear_shape(kind) for kind in LINEARS}
+    norms: dict[str, tuple[int, ...]] = {
+        prefix + "attention_norm": (shape.width,),
+        prefix + "feed_forward_norm": (shape.width,),
+    }
+    if shape.family == "qwen3":
+        norms[prefix + "q_norm"] = norms[prefix + "k_norm"] = (shape.head_dim,)
+    return {**shapes, **norms}

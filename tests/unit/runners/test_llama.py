@@ -83,7 +83,9 @@ def test_generation_stops_at_the_stop_token_and_repeats_with_its_seed(tiny):
     assert greedy.tolist() == generate(tiny, [1, 2, 3], max_tok=8).tolist()
     stopped = generate(tiny, [1, 2, 3], max_tok=8, stop_id=int(greedy[0]))
     assert stopped.tolist() == [greedy[0]]
-    warm = [generate(tiny, [1, 2, 3], max_tok=8, temperature=2.0, seed=s).tolist() for s in (1, 1, 2)]
+    warm = [
+        generate(tiny, [1, 2, 3], max_tok=8, temperature=2.0, seed=s).tolist() for s in (1, 1, 2)
+    ]
     assert warm[0] == warm[1] != warm[2]
 
 
@@ -114,6 +116,6 @@ def test_a_cache_copy_is_independent_and_rounded(tiny):
     tiny.hidden([1, 2, 3], cache=cache)
     twin = cache.copy(kv_format="fp8_e4m3")
     tiny.hidden([4], cache=cache)
-    assert twin.length_tok == 3 and cache.length_tok == 4
+    assert (twin.length_tok, cache.length_tok) == (3, 4)
     assert not np.array_equal(twin.keys[:, :, :3], cache.keys[:, :, :3])
     assert np.allclose(twin.keys[:, :, :3], cache.keys[:, :, :3], rtol=0.07, atol=0.01)
