@@ -11,6 +11,7 @@ from firstlight.errors import FirstlightError, InfeasibleError
 
 COMMANDS = {
     "catalog": "Facts with their sources: devices, servers, engines, models, prices.",
+    "accuracy": "A real model through the light: perplexity, agreement, energy.",
     "doctor": "Versions, CPU features in use, optional parts.",
 }
 """Command name -> one line of help. The module is ``firstlight.cli.<name>``, loaded on demand."""

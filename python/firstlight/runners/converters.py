@@ -15,11 +15,11 @@ import numpy as np
 
 from firstlight import _core
 from firstlight.errors import ModelError
-from firstlight.runners.gptq import Grid, gptq, round_to_nearest, tiles
-from firstlight.runners.hadamard import Rotation, rotation
+from firstlight.runners.encoding import encode
 from firstlight.runners.optical import Tally
 
 if TYPE_CHECKING:
+    from firstlight.runners.gptq import Grid
     from firstlight.runners.recipe import Recipe
     from firstlight.runners.weights import FloatArray
 
@@ -63,25 +63,18 @@ class ConverterLinear:
             ModelError: The recipe cannot be carried out on this layer.
         """
         self.name, self.recipe, self.tally = name, recipe, Tally()
-        self._rotation: Rotation | None = None
-        if recipe.rotation == "hadamard":
-            self._rotation = rotation(weight.shape[1])
-            weight, calibration = self._rotation(weight), self._rotation(calibration)
-        edges = tiles(weight.shape[1], recipe.tile_rows)
-        grid = (
-            gptq(weight, inputs=calibration, bits=recipe.mask_bits, tile_starts=edges)
-            if recipe.rounding == "gptq"
-            else round_to_nearest(weight, bits=recipe.mask_bits, tile_starts=edges)
-        )
+        encoded = encode(weight, calibration=calibration, recipe=recipe)
+        self._rotation, grid = encoded.rotation, encoded.grid
+        exact = calibration @ weight.T if recipe.bias_calibration else None
+        calibration = encoded.calibration
         self._static_scale = np.abs(calibration).max() if recipe.static_dac else None
         self._key = _noise_key(name, seed)
-        self._tiles = self._calibrated(grid, calibration, edges)
+        self._tiles = self._calibrated(grid, calibration)
         adds = self._rotation.adds_per_tok if self._rotation else 0
         # A scale a token at the input, a scale and an addition a reading at the output.
         self.digital_ops_per_tok = adds + weight.shape[1] + 2 * len(weight) * len(self._tiles)
         self._bias: FloatArray | None = None
-        if recipe.bias_calibration:
-            exact = calibration @ weight.T
+        if exact is not None:
             self._bias = (self._through(calibration, first_tok=0) - exact).mean(axis=0)
             self.tally = Tally()
 
@@ -136,14 +129,12 @@ class ConverterLinear:
             shares /= levels
         return shares, largest
 
-    def _calibrated(
-        self, grid: Grid, calibration: FloatArray, edges: tuple[int, ...]
-    ) -> list[_Tile]:
+    def _calibrated(self, grid: Grid, calibration: FloatArray) -> list[_Tile]:
         """Cut the rounded weights into tiles and choose each one's full scale."""
         levels = np.float32(2 ** (self.recipe.mask_bits - 1) - 1)
         inputs, _ = self._encoded(calibration)
         out = []
-        for index, (start, end) in enumerate(itertools.pairwise(edges)):
+        for index, (start, end) in enumerate(itertools.pairwise(grid.tile_starts)):
             columns = slice(start, end)
             weights = np.ascontiguousarray((grid.codes[:, columns] / levels).T)
             out.append(
@@ -151,12 +142,12 @@ class ConverterLinear:
                     columns=columns,
                     weights=weights,
                     scales=grid.scales[:, index] * levels,
-                    full_scales=self._full_scales(inputs[:, columns] @ weights),
+                    full_scales=self._full_scales(inputs[:, columns] @ weights, inputs=end - start),
                 )
             )
         return out
 
-    def _full_scales(self, sums: FloatArray) -> FloatArray | None:
+    def _full_scales(self, sums: FloatArray, *, inputs: int) -> FloatArray | None:
         """Choose the full scale of every output from sums seen in calibration."""
         recipe, outputs = self.recipe, sums.shape[1]
         sizes = np.abs(sums)
@@ -164,7 +155,7 @@ class ConverterLinear:
             case "ideal" | "per-token":
                 return None
             case "worst":
-                chosen = np.full(outputs, float(recipe.tile_rows))
+                chosen = np.full(outputs, float(inputs))
             case "fixed-gain":
                 chosen = np.full(outputs, recipe.tile_rows / recipe.gain_divisor)
             case "tile-max":

@@ -112,6 +112,9 @@ def _rounded_in_order(weight: FloatArray, hessian: FloatArray, nearest: Grid, bi
     damped[np.diag_indices_from(damped)] += _DAMPING * mean if mean > 0 else 1.0
     # Upper Cholesky factor of the inverse: row i says where the error of input i goes.
     factor = np.linalg.cholesky(np.linalg.inv(damped)).T.astype(np.float32)
+    # The weight that sets a scale keeps its code, so that whoever derives the scale from the
+    # rounded weights finds the same one.
+    is_fixed = np.abs(nearest.codes) == levels
     left = weight.copy()
     codes = np.empty_like(weight)
     for start in range(0, weight.shape[1], _BLOCK):
@@ -120,6 +123,7 @@ def _rounded_in_order(weight: FloatArray, hessian: FloatArray, nearest: Grid, bi
         for column in range(start, end):
             value = left[:, column]
             code = np.clip(np.rint(value / scale[:, column]), -levels, levels)
+            code = np.where(is_fixed[:, column], nearest.codes[:, column], code)
             codes[:, column] = code
             error = (value - code * scale[:, column]) / factor[column, column]
             errors[:, column - start] = error

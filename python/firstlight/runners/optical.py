@@ -64,3 +64,15 @@ class Tally:
         self.cycles += other.cycles
         for part, energy in other.energy_j.items():
             self.energy_j[part] = self.energy_j.get(part, 0.0) + energy
+
+
+class PreparedLinear(Linear, Protocol):
+    """A linear layer that was prepared and counts what it does.
+
+    Attributes:
+        name: The layer.
+        tally: What it did so far.
+    """
+
+    name: str
+    tally: Tally

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from firstlight.runners.llama import GROUPS
-from firstlight.runners.optical import Tally
+from firstlight.runners.optical import PreparedLinear, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import ArrayLike
 
-    from firstlight.runners.converters import ConverterLinear
+    from firstlight.runners.engine import OpticalEngine
     from firstlight.runners.llama import Llama
     from firstlight.runners.recipe import Recipe
     from firstlight.runners.weights import FloatArray
@@ -50,7 +50,7 @@ class OpticalModel:
         signals: What each does to its signal.
     """
 
-    layers: dict[str, ConverterLinear]
+    layers: dict[str, PreparedLinear]
     signals: list[LayerSignal]
 
     def tally(self) -> Tally:
@@ -72,6 +72,7 @@ def prepare(
     recipe: Recipe,
     calibration: ArrayLike,
     seed: int = 0,
+    engine: OpticalEngine | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> OpticalModel:
     """Prepare every linear layer that ``recipe`` does not keep digital.
@@ -81,22 +82,42 @@ def prepare(
         recipe: The choices.
         calibration: Token ids of text that is not the text to be scored.
         seed: Names the noise.
+        engine: The optical engine; None is converters and noise alone.
         progress: Called with the number of layers done.
     """
-    from firstlight.runners.converters import ConverterLinear
-
     out = OpticalModel(layers={}, signals=[])
-    for name, inputs in layer_inputs(model, calibration):
+    for index, (name, inputs) in enumerate(layer_inputs(model, calibration)):
         own = recipe.for_layer(name)
         if own is not None:
             weight = model.linear(name)
-            layer = ConverterLinear(name, weight, calibration=inputs, recipe=own, seed=seed)
+            layer = _prepared(name, weight, inputs, own, seed, index, engine)
             out.signals.append(_signal(layer, weight, inputs))
             layer.tally = Tally()
             out.layers[name] = layer
         if progress is not None:
-            progress(len(out.signals))
+            progress(index + 1)
     return out
+
+
+def _prepared(
+    name: str,
+    weight: FloatArray,
+    inputs: FloatArray,
+    recipe: Recipe,
+    seed: int,
+    index: int,
+    engine: OpticalEngine | None,
+) -> PreparedLinear:
+    """Prepare one layer for the engine, or for converters alone."""
+    if engine is None:
+        from firstlight.runners.converters import ConverterLinear
+
+        return ConverterLinear(name, weight, calibration=inputs, recipe=recipe, seed=seed)
+    from firstlight.runners.engine import EngineLinear
+
+    return EngineLinear(
+        name, weight, calibration=inputs, recipe=recipe, seed=seed, number=index, engine=engine
+    )
 
 
 def layer_inputs(model: Llama, ids: ArrayLike) -> Iterator[tuple[str, FloatArray]]:
@@ -107,7 +128,7 @@ def layer_inputs(model: Llama, ids: ArrayLike) -> Iterator[tuple[str, FloatArray
             yield f"{prefix}.{kind}", inputs
 
 
-def _signal(layer: ConverterLinear, weight: FloatArray, inputs: FloatArray) -> LayerSignal:
+def _signal(layer: PreparedLinear, weight: FloatArray, inputs: FloatArray) -> LayerSignal:
     """Measure one layer against its exact self."""
     inputs = inputs[:256]
     exact = inputs @ weight.T

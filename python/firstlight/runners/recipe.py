@@ -32,7 +32,7 @@ class Recipe:
         rotation: ``hadamard`` rotates the inputs online and the weights beforehand.
         rounding: ``gptq`` rounds weights for the layer's outputs on the calibration text.
         tile_rows: Inputs summed in one reading, at most (K).
-        receiver: ``ideal`` no converter; ``worst`` full scale K, never clips; ``tile-max`` the
+        receiver: ``ideal`` no converter; ``worst`` the inputs of the tile, never clips; ``tile-max`` the
             largest sum seen in calibration, per layer and tile; ``detector-max`` likewise per
             output; ``fixed-gain`` K / ``gain_divisor`` for the whole machine; ``per-token`` the
             largest sum of each token (needs a second reading to find it); ``percentile`` a quantile
