@@ -21,6 +21,14 @@ import numpy as np
 
 from firstlight.models.operator import distinct_experts
 from firstlight.roofline import ideal
+from firstlight.roofline.attention import (
+    CARD_EDGE_TOK,
+    EDGE_TOK,
+    FIT_FROM_TOK,
+    FIT_TO_TOK,
+    affine,
+    prefill_law,
+)
 from firstlight.roofline.calibration import FILE
 from firstlight.roofline.surface import Surface, fill_holes
 
@@ -29,6 +37,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "python" / "firstlight" / "roofline" / "data" / FILE
+DOCS = ROOT / "docs" / "roofline.md"
+MARKS = ("<!-- errors -->", "<!-- /errors -->")
 SAMPLE = ROOT / "tests" / "data" / "roofline_held_out.csv"
 
 AIC = {"a100": "a100-sxm", "h100": "h100-sxm", "h200": "h200-sxm", "b200": "b200"}
@@ -207,7 +217,7 @@ class Distillery:
     def _sample(
         self, key: str, coordinates: tuple[np.ndarray, ...], time_s: np.ndarray, out: np.ndarray
     ) -> None:
-        chosen = np.flatnonzero(out)[::32]
+        chosen = np.flatnonzero(out)[::16]
         for row in chosen:
             point = " ".join(f"{c[row]:g}" for c in coordinates)
             self.sample.append((key, point, f"{time_s[row]:.6g}"))
@@ -301,7 +311,7 @@ def attention(still: Distillery, data: Path) -> None:
                     name = (
                         f"{'fp8' if compute == 'fp8' else 'bf16'}-{'fp8' if bits == 8 else 'bf16'}"
                     )
-                    still.grid(
+                    surface = still.grid(
                         f"{kernel}/{device}/{name}",
                         coordinates=(batch, tokens, heads, kv_heads),
                         time_s=rows["latency_ms"] / 1e3,
@@ -310,6 +320,58 @@ def attention(still: Distillery, data: Path) -> None:
                         ),
                         meta=about,
                     )
+                    if kernel.startswith("decode"):
+                        affine_law(still, f"decode_law/{device}/{name}", surface, rows, about)
+                    else:
+                        chunk_law(still, f"prefill_law/{device}/{name}", surface, rows, about)
+
+
+def chunk_law(
+    still: Distillery, key: str, surface: Surface, rows: Columns, about: dict[str, Any]
+) -> None:
+    """Score the law that the scheduler uses for a chunk on rows of one sequence."""
+    seen = held_out(rows.rows) & (rows["batch_size"] == 1)
+    some = rows.pick(seen)
+    predicted = []
+    for q, heads, kv_heads in zip(
+        some["isl"], some["num_heads"], some["num_key_value_heads"], strict=True
+    ):
+        at = surface.at(heads, kv_heads)
+        lengths = at.axes[1]
+        roof = ideal.prefill_attention_s(
+            1.0, lengths, 0.0, heads, kv_heads, **attention_reference(about)
+        )
+        time_s = (roof * np.exp(at.residual[0]))[:, None]
+        law = prefill_law(lengths, np.zeros(1), time_s, edge_tok=EDGE_TOK)
+        pair_s = float(law.pair_s(np.array([q]))[0])
+        predicted.append(law.floor_s + law.edge_s * q + pair_s * q * (q + 1) / 2)
+    still.score(key, np.array(predicted), some["latency_ms"] / 1e3, rows.rows)
+
+
+def affine_law(
+    still: Distillery, key: str, surface: Surface, rows: Columns, about: dict[str, Any]
+) -> None:
+    """Score the affine law that the scheduler uses on rows within its range of contexts."""
+    batch, context, heads, kv_heads = surface.axes
+    used = (context >= FIT_FROM_TOK) & (context <= FIT_TO_TOK)
+    grid = np.meshgrid(batch, context[used], heads, kv_heads, indexing="ij")
+    time_s = ideal.decode_attention_s(*grid, **attention_reference(about))
+    time_s = np.moveaxis(time_s * np.exp(surface.residual[:, used]), 1, -1)
+    total = np.moveaxis(grid[0] * grid[1], 1, -1)
+    shape = time_s.shape[:-1]
+    floor, slope = (
+        law.reshape(shape)
+        for law in affine(total.reshape(-1, used.sum()), time_s.reshape(-1, used.sum()))
+    )
+    seen = held_out(rows.rows) & (rows["kv_len"] >= FIT_FROM_TOK) & (rows["kv_len"] <= FIT_TO_TOK)
+    some = rows.pick(seen)
+    columns = ("batch_size", "num_heads", "num_key_value_heads")
+    where = tuple(
+        np.searchsorted(axis, some[name])
+        for axis, name in zip((batch, heads, kv_heads), columns, strict=True)
+    )
+    predicted = floor[where] + slope[where] * some["batch_size"] * some["kv_len"]
+    still.score(key, predicted, some["latency_ms"] / 1e3, rows.rows)
 
 
 def attention_reference(about: dict[str, Any]) -> dict[str, float]:
@@ -436,32 +498,104 @@ def rtx_attention(still: Distillery, folder: Path, device: str, about: dict[str,
         mixed.append(mixing(q, kv, n, context, time_s))
     still.scatter(f"prefill_attention/{device}/bf16-bf16", shapes=shapes, parts=prefill, meta=about)
     still.scatter(f"decode_attention/{device}/bf16-bf16", shapes=shapes, parts=decode, meta=about)
-    larger, smaller, both = (np.concatenate([part[i] for part in mixed]) for i in range(3))
-    out = held_out(len(both))
-    # Least squares on the relative error: both = larger + share * smaller.
-    x, y = (smaller / both)[~out], ((both - larger) / both)[~out]
-    share = float((x * y).sum() / (x * x).sum())
-    still.scalars.setdefault("mix", {})[device] = round(share, 4)
-    still.score(
-        f"mixed_attention/{device}/bf16-bf16", (larger + share * smaller)[out], both[out], len(both)
+    card_laws(still, device, shapes, prefill, decode)
+    groups: dict[int, list[np.ndarray]] = {}
+    for (heads, kv_heads), part in zip(shapes, mixed, strict=True):
+        groups.setdefault(int(heads / kv_heads), []).append(part)
+    for group, found in groups.items():
+        mix_fit(still, device, group, np.concatenate(found, axis=1))
+
+
+def card_laws(
+    still: Distillery,
+    device: str,
+    shapes: list[tuple[float, ...]],
+    prefill: list[Any],
+    decode: list[Any],
+) -> None:
+    """Score the laws that the scheduler uses on the rows kept out of a card's tables."""
+    chunks: list[tuple[np.ndarray, np.ndarray]] = []
+    batches: list[tuple[np.ndarray, np.ndarray]] = []
+    for i in range(len(shapes)):
+        (q, kv), time_s, _ = prefill[i]
+        law = prefill_law(
+            *_shipped(still, f"prefill_attention/{device}/bf16-bf16", i), edge_tok=CARD_EDGE_TOK
+        )
+        out = held_out(len(time_s))
+        kv = np.where(kv == 1.0, 0.0, kv)
+        whole = law.floor_s + law.edge_s * q + law.pair_s(q) * (q * kv + q * (q + 1) / 2)
+        chunks.append((whole[out], time_s[out]))
+        (n, context), time_s, _ = decode[i]
+        batch, at, grid_s = _shipped(still, f"decode_attention/{device}/bf16-bf16", i)
+        used = (at >= FIT_FROM_TOK) & (at <= FIT_TO_TOK)
+        floor, slope = affine(batch[:, None] * at[used], grid_s[:, used])
+        out = held_out(len(time_s)) & (context >= FIT_FROM_TOK) & (context <= FIT_TO_TOK)
+        where = np.searchsorted(batch, n[out])
+        batches.append((floor[where] + slope[where] * n[out] * context[out], time_s[out]))
+    for key, found, parts in (("prefill_law", chunks, prefill), ("decode_law", batches, decode)):
+        predicted, measured = (np.concatenate([pair[j] for pair in found]) for j in range(2))
+        rows = sum(len(part[1]) for part in parts)
+        still.score(f"{key}/{device}/bf16-bf16", predicted, measured, rows)
+
+
+def _shipped(still: Distillery, key: str, shape: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return a shape's axes and its times as the shipped table gives them."""
+    first, second = (np.array(axis) for axis in still.index[key]["axes"])
+    heads, kv_heads = still.index[key]["points"][shape]
+    about = still.index[key]
+    if key.startswith("prefill"):
+        behind = np.where(second == 1.0, 0.0, second)
+        roof = ideal.prefill_attention_s(
+            1.0, first[:, None], behind, heads, kv_heads, **attention_reference(about)
+        )
+        return first, behind, roof * np.exp(still.arrays[key][shape].astype(np.float64))
+    roof = ideal.decode_attention_s(
+        first[:, None], second, heads, kv_heads, **attention_reference(about)
     )
+    return first, second, roof * np.exp(still.arrays[key][shape].astype(np.float64))
+
+
+SERVING = {"chunk": 128, "sequences": 4, "context": 256}
+"""Mixed steps that serving makes: smaller ones are all launch."""
+
+
+def mix_fit(still: Distillery, device: str, group: int, part: np.ndarray) -> None:
+    """Fit the share of the smaller attention part that a mixed step adds to the larger.
+
+    The share is exact for no shape: it is the one with the least mean relative error over the
+    steps that serving makes, by device and number of query heads a KV head.
+    """
+    larger, smaller, both = part
+    key = f"{device}/{group}"
+    shares = still.scalars.setdefault("mix", {})
+    out = held_out(len(both))
+
+    def loss(share: float) -> float:
+        return float(np.abs((larger + share * smaller) / both - 1)[~out].mean())
+
+    shares[key] = round(float(min(np.arange(0.0, 6.0, 0.02), key=loss)), 2)
+    predicted = larger + shares[key] * smaller
+    still.score(f"mixed_attention/{device}/group-{group}", predicted[out], both[out], len(both))
 
 
 def mixing(
     q: np.ndarray, kv: np.ndarray, n: np.ndarray, context: np.ndarray, time_s: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (larger part, smaller part, measured) of the mixed rows whose parts were measured."""
+) -> np.ndarray:
+    """Return larger part, smaller part and whole of the mixed rows whose parts were measured."""
     alone = dict(zip(zip(q, kv, n, context, strict=True), time_s, strict=True))
     found = []
     for point, both in alone.items():
-        if not (point[0] and point[2]):
+        if (
+            point[0] < SERVING["chunk"]
+            or point[2] < SERVING["sequences"]
+            or point[3] < SERVING["context"]
+        ):
             continue
         first = alone.get((point[0], point[1], 0.0, 0.0))
         second = alone.get((0.0, 0.0, point[2], point[3]))
         if first and second:
             found.append((max(first, second), min(first, second), both))
-    columns = np.array(found)
-    return columns[:, 0], columns[:, 1], columns[:, 2]
+    return np.array(found).T
 
 
 def elementwise(still: Distillery, data: Path) -> None:
@@ -527,8 +661,9 @@ def append_layer(
 def power(still: Distillery, data: Path) -> None:
     """Fit board power of matrix products and attention on the devices where it was measured.
 
-    Loops shorter than `LOOP_S` read low, because NVML averages over a longer time than they run: only longer kernels
-    are fitted and scored.
+    NVML averages over a longer time than many of these loops run, so rows read low and hardly ever
+    high: the same shape shows 130 W and 620 W. The fit therefore follows the upper quartile, which
+    the longest loops and steady serving confirm, and kernels below `LOOP_S` are left out.
     """
     fits = still.scalars.setdefault("power", {})
     for short in ("h200", "b200"):
@@ -549,6 +684,7 @@ def power(still: Distillery, data: Path) -> None:
                     moved / time_s / memory,
                     rows["power_w"] / cap,
                     time_s,
+                    base=fits.get(f"gemm/{device}/bf16"),
                 )
         for kernel, file in (("prefill_attention", "context"), ("decode_attention", "generation")):
             table = read(data / "aic_power" / f"attn_{file}_power_{short}_vllm.csv")
@@ -573,7 +709,9 @@ def power(still: Distillery, data: Path) -> None:
                 )
 
 
-LOOP_S = 1e-4
+LOOP_S = 5e-5
+UPPER = 0.75
+BUSY = 0.1
 
 
 def power_fit(
@@ -583,9 +721,18 @@ def power_fit(
     memory: np.ndarray,
     share: np.ndarray,
     time_s: np.ndarray,
+    *,
+    base: list[float] | None = None,
 ) -> list[float]:
-    """Return (floor, memory, compute, exponent) with the least mean absolute log error."""
+    """Return (floor, memory, compute, exponent) of the upper quartile of the log power.
+
+    With `base`, floor and memory are taken from it and only kernels that use a tenth of the
+    arithmetic are fitted and scored: a quantised product streams weights at the power the 16-bit
+    one does, and the small ones of these loops spend their time in launches.
+    """
     out, long = held_out(len(share)), time_s >= LOOP_S
+    if base is not None:
+        long &= compute >= BUSY
     train, test = long & ~out, long & out
 
     def predicted(p: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -593,10 +740,13 @@ def power_fit(
         return np.minimum(1.0, use + p[2] * np.clip(compute[mask], 0, 1) ** p[3])
 
     def loss(p: np.ndarray) -> float:
-        return float(np.abs(np.log(predicted(p, train) / share[train])).mean())
+        short = np.log(share[train] / predicted(p, train))
+        return float(np.maximum(UPPER * short, (UPPER - 1) * short).mean())
 
-    best = np.array([0.4, 0.4 if memory.any() else 0.0, 0.5 if compute.any() else 0.0, 0.5])
-    free = np.array([True, bool(memory.any()), bool(compute.any()), bool(compute.any())])
+    first = base or [0.4, 0.4, 0.5, 0.5]
+    has = [True, bool(memory.any()), bool(compute.any()), bool(compute.any())]
+    best = np.array([v if there else 0.0 for v, there in zip(first, has, strict=True)])
+    free = np.array(has) & np.array([base is None, base is None, True, True])
     low, high = np.array([0.2, 0.0, 0.0, 0.25]), np.array([0.7, 1.0, 2.0, 1.5])
     step = 0.1
     while step > 1e-3:  # coordinate search: four numbers, a loss without derivative
@@ -634,6 +784,17 @@ def sampler(still: Distillery, data: Path) -> None:
     still.scalars["sampler"] = [float(launch), float(passes)]
 
 
+def document() -> None:
+    """Write the error table of the tables just shipped into docs/roofline.md."""
+    from firstlight.roofline import error_table
+
+    text = DOCS.read_text(encoding="utf-8")
+    before, rest = text.split(MARKS[0])
+    _, after = rest.split(MARKS[1])
+    table = f"{MARKS[0]}\n{error_table()}\n{MARKS[1]}"
+    DOCS.write_text(before + table + after, encoding="utf-8")
+
+
 def main(arguments: Iterable[str]) -> int:
     """Run every distillation."""
     data = Path(next(iter(arguments)))
@@ -650,6 +811,7 @@ def main(arguments: Iterable[str]) -> int:
     ):
         step(still, data)
     still.write()
+    document()
     for row in still.errors:
         print("{kernel:24} {device:13} {format:12} {rows:6} {median:7.3f} {p90:7.3f}".format(**row))
     print(f"{OUT.stat().st_size / 1e3:.0f} kB", still.scalars)

@@ -240,8 +240,8 @@ def run(
         arrivals=arrivals,
         first_ps=columns["first_ps"],
         last_ps=columns["last_ps"],
-        state=columns["state"],
-        preemptions=columns["preemptions"],
+        state=columns["state"].astype(np.uint8, copy=False),
+        preemptions=columns["preemptions"].astype(np.uint16, copy=False),
         window=tuple(
             {name: late[name] - early[name] for name in late}
             for early, late in zip(before, after, strict=True)

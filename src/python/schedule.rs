@@ -167,9 +167,9 @@ impl PyEngine {
         let columns = PyDict::new(py);
         columns.set_item("first_ps", PyArray1::from_slice(py, &requests.first_ps))?;
         columns.set_item("last_ps", PyArray1::from_slice(py, &requests.last_ps))?;
-        let state: Vec<u8> = requests.state.iter().map(|&state| state as u8).collect();
+        let state: Vec<u8> = requests.states().map(|state| state as u8).collect();
         columns.set_item("state", PyArray1::from_vec(py, state))?;
-        columns.set_item("preemptions", PyArray1::from_slice(py, &requests.preemptions))?;
+        columns.set_item("preemptions", PyArray1::from_iter(py, requests.preemptions()))?;
         Ok(columns)
     }
 }

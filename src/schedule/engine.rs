@@ -120,7 +120,7 @@ impl Engine {
     /// [`Error::Range`] when it arrives before the last one or before now, or has no tokens.
     pub fn push(&mut self, arrival_ps: Ps, isl: u32, cached: u32, osl: u32) -> Result<(), Error> {
         let row = self.requests.len();
-        let earliest = self.requests.arrival_ps.last().copied().unwrap_or(0).max(self.now);
+        let earliest = self.requests.live.last().map_or(0, |live| live.arrival_ps).max(self.now);
         if arrival_ps < earliest || arrival_ps > NEVER / 4 {
             let allowed = format!("{earliest} (the previous arrival, or now) to {}", NEVER / 4);
             return Err(Error::range(format!("arrival_ps[{row}]"), arrival_ps, allowed));
@@ -146,7 +146,7 @@ impl Engine {
     pub fn advance(&mut self, until: Ps, most_events: u64) -> Stop {
         let last_event = self.events.saturating_add(most_events);
         loop {
-            let arrival = self.requests.arrival_ps.get(self.arrived).copied().unwrap_or(NEVER);
+            let arrival = self.next_arrival();
             let pull = self.pulls.peek().map_or(NEVER, |&Reverse((at, _))| at);
             let at = self.next.earliest().min(pull).min(arrival);
             if at > until || at == NEVER {
@@ -170,11 +170,15 @@ impl Engine {
                 self.pulls.pop();
                 self.take_pulled(r, at);
             }
-            while self.requests.arrival_ps.get(self.arrived) == Some(&at) {
+            while self.next_arrival() == at {
                 self.arrive(at);
             }
             self.start_touched(at);
         }
+    }
+
+    fn next_arrival(&self) -> Ps {
+        self.requests.live.get(self.arrived).map_or(NEVER, |live| live.arrival_ps)
     }
 
     fn end_first(&mut self, at: Ps) {
@@ -188,9 +192,9 @@ impl Engine {
             self.judge(r);
         }
         for r in std::mem::take(&mut self.handed) {
-            self.requests.holder[r as usize] = self.requests.replica[r as usize];
+            self.requests[r].holder = self.requests[r].replica;
             let d = router::least_loaded(&self.replicas, self.decode.clone());
-            self.requests.replica[r as usize] = to_u32(d);
+            self.requests[r].replica = to_u32(d);
             self.replicas[d].load += 1;
             self.enqueue(d, r, at);
         }
@@ -198,12 +202,12 @@ impl Engine {
 
     fn take_pulled(&mut self, r: u32, at: Ps) {
         self.events += 1;
-        let holder = self.requests.holder[r as usize] as usize;
-        let blocks = u64::from(self.requests.isl_tok[r as usize]).div_ceil(self.fleet.block_tok);
+        let holder = self.requests[r].holder as usize;
+        let blocks = u64::from(self.requests[r].isl_tok).div_ceil(self.fleet.block_tok);
         let pool = self.replicas[holder].pool;
         self.replicas[holder].release(blocks, &mut self.counters[pool]);
         self.touch(holder);
-        let d = self.requests.replica[r as usize] as usize;
+        let d = self.requests[r].replica as usize;
         self.replicas[d].pulled(r, &mut self.requests);
         let spec = &self.fleet.pools[self.replicas[d].pool];
         if let Some(end) = self.replicas[d].receive(r, at, spec) {
@@ -216,22 +220,22 @@ impl Engine {
         self.events += 1;
         let r = to_u32(self.arrived);
         self.arrived += 1;
-        let isl = u64::from(self.requests.isl_tok[r as usize]);
-        let osl = u64::from(self.requests.osl_tok[r as usize]);
+        let isl = u64::from(self.requests[r].isl_tok);
+        let osl = u64::from(self.requests[r].osl_tok);
         let fits = self.fleet.pools.iter().all(|pool| {
             let tokens = if pool.role == Role::Prefill { isl } else { isl + osl };
             tokens.div_ceil(self.fleet.block_tok) <= pool.kv_blocks
         });
         if !fits {
-            self.requests.state[r as usize] = State::Rejected;
+            self.requests[r].state = State::Rejected;
             let counted = self.watch.is_some_and(|watch| at >= watch.from_ps);
             self.missed += u64::from(counted);
             return;
         }
         let i = router::least_loaded(&self.replicas, self.entry.clone());
-        self.requests.replica[r as usize] = to_u32(i);
+        self.requests[r].replica = to_u32(i);
         let prefill = self.fleet.pools[self.replicas[i].pool].role == Role::Prefill;
-        let uncached = isl - u64::from(self.requests.cached_tok[r as usize]);
+        let uncached = isl - u64::from(self.requests[r].cached_tok);
         self.replicas[i].load += if prefill { uncached } else { 1 };
         self.enqueue(i, r, at);
     }
@@ -280,16 +284,16 @@ impl Engine {
     fn judge(&mut self, r: u32) {
         let Some(watch) = self.watch else { return };
         let at = r as usize;
-        let (arrival, first) = (self.requests.arrival_ps[at], self.requests.first_ps[at]);
+        let (arrival, first) = (self.requests[r].arrival_ps, self.requests.first_ps[at]);
         if arrival < watch.from_ps {
             return;
         }
         let late_first = first - arrival > watch.ttft_ps;
-        if self.requests.state[at] != State::Done {
+        if self.requests[r].state != State::Done {
             self.missed += u64::from(late_first);
             return;
         }
-        let gaps = u64::from(self.requests.osl_tok[at]) - 1;
+        let gaps = u64::from(self.requests[r].osl_tok) - 1;
         let late_rest = self.requests.last_ps[at] - first > watch.tpot_ps.saturating_mul(gaps);
         if gaps == 0 {
             self.missed += u64::from(late_first);

@@ -32,5 +32,5 @@ pub use clock::{NEVER, Ps};
 pub use engine::{Engine, Stop, Watch};
 pub use fleet::{FirstToken, FleetSpec, LinkSpec, PoolSpec, Role};
 pub use metrics::{Counters, Gaps};
-pub use request::{Requests, State};
+pub use request::{Live, Requests, State};
 pub use steps::StepTable;

@@ -22,7 +22,7 @@ use super::request::{NONE, Requests, State};
 use super::steps::index;
 
 /// Runs are cut here so that their length stays far inside a `u64` of picoseconds.
-const LONGEST_RUN: u64 = 1 << 14;
+const LONGEST_RUN: u64 = 1 << 12;
 
 /// What a replica is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +32,8 @@ enum Doing {
     Step {
         start: Ps,
         end: Ps,
+        /// What its prompts cost alone.
+        prompts: Prompts,
     },
     /// `steps` decode steps; it ends early when something arrives that could be admitted.
     Run {
@@ -42,12 +44,24 @@ enum Doing {
     },
 }
 
+/// The prompt work of one step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Prompts {
+    tok: u64,
+    /// Prompts that end, and yield a token.
+    emitted: u64,
+    attn_ps: u64,
+    attn_pj: u128,
+}
+
 /// The state of one replica.
 #[derive(Debug, Clone)]
 pub(crate) struct Replica {
     pub(crate) pool: usize,
     doing: Doing,
     step: u64,
+    /// `step` modulo the block size.
+    phase: usize,
     decoding: u64,
     context: u64,
     /// Decoding requests by the step, modulo the block size, at which each needs its next block.
@@ -101,6 +115,7 @@ impl Replica {
             pool,
             doing: Doing::Nothing,
             step: 0,
+            phase: 0,
             decoding: 0,
             context: 0,
             due: vec![0; index(block_tok)],
@@ -181,7 +196,7 @@ impl Replica {
     /// Stage one: blocks for everything that runs. Returns whether something was preempted.
     fn plan_running(&mut self, now: Ps, around: &mut Around<'_>) -> bool {
         debug_assert!(self.chunks.is_empty() && self.joined.is_empty());
-        let needed = u64::from(self.due[index(self.step % self.due.len() as u64)]);
+        let needed = u64::from(self.due[self.phase]);
         let mut preempted = false;
         if needed <= self.free {
             self.take(needed, around.counters);
@@ -222,7 +237,7 @@ impl Replica {
                 }
                 self.take(1, around.counters);
             }
-            r = around.requests.next[r as usize];
+            r = around.requests[r].next;
         }
         preempted
     }
@@ -248,15 +263,15 @@ impl Replica {
                 break;
             }
             self.waiting.pop_front();
-            if around.requests.state[r as usize] == State::Handed {
+            if around.requests[r].state == State::Handed {
                 self.pull(r, now, around);
                 continue;
             }
-            let hit = u64::from(around.requests.cached_tok[r as usize]).min(total - 1);
+            let hit = u64::from(around.requests[r].cached_tok).min(total - 1);
             let q = (total - hit).min(budget);
             self.take(self.blocks(hit + q), around.counters);
-            around.requests.computed[r as usize] = hit.cast_signed();
-            around.requests.state[r as usize] = State::Prefilling;
+            around.requests[r].computed = hit.cast_signed();
+            around.requests[r].state = State::Prefilling;
             self.append(r, around.requests);
             self.chunks.push((r, q));
             budget -= q;
@@ -269,7 +284,7 @@ impl Replica {
     /// Lets the first pulled request join the coming step; `false` when it has to wait.
     fn join(&mut self, around: &mut Around<'_>) -> bool {
         let r = self.ready[0];
-        let computed = around.requests.computed[r as usize].unsigned_abs();
+        let computed = around.requests[r].computed.unsigned_abs();
         if computed.is_multiple_of(self.block_tok()) {
             while self.free == 0 {
                 if self.running > 0 {
@@ -277,7 +292,7 @@ impl Replica {
                 }
                 // Nothing runs that could free a block: give up the latest pulled cache.
                 let Some(victim) = self.ready.pop_back() else { return false };
-                let held = self.blocks(around.requests.computed[victim as usize].unsigned_abs());
+                let held = self.blocks(around.requests[victim].computed.unsigned_abs());
                 self.give_up(victim, held, around);
                 if victim == r {
                     return false;
@@ -294,15 +309,14 @@ impl Replica {
 
     /// Reserves room for a handed-over prompt and starts to pull its KV cache.
     fn pull(&mut self, r: u32, now: Ps, around: &mut Around<'_>) {
-        let at = r as usize;
         let tokens = match around.fleet.first_token {
-            FirstToken::Prefill => u64::from(around.requests.isl_tok[at]),
+            FirstToken::Prefill => u64::from(around.requests[r].isl_tok),
             // The last prompt token is computed here again, to emit the first token.
-            FirstToken::Decode => u64::from(around.requests.isl_tok[at]) - 1,
+            FirstToken::Decode => u64::from(around.requests[r].isl_tok) - 1,
         };
         self.take(self.blocks(tokens), around.counters);
-        around.requests.computed[at] = tokens.cast_signed();
-        around.requests.state[at] = State::Pulling;
+        around.requests[r].computed = tokens.cast_signed();
+        around.requests[r].state = State::Pulling;
         self.pulling += 1;
         let link = around.fleet.link;
         let wire = link.tok_ps * tokens;
@@ -316,7 +330,7 @@ impl Replica {
     /// Marks the end of a pull; the request joins at the next step.
     pub(crate) fn pulled(&mut self, r: u32, requests: &mut Requests) {
         self.pulling -= 1;
-        requests.state[r as usize] = State::Ready;
+        requests[r].state = State::Ready;
     }
 
     /// Prices the planned step and sets it going.
@@ -332,21 +346,23 @@ impl Replica {
                 1
             } else {
                 let finish = self.steps_to_first_finish(around.requests);
-                finish.min(1 + self.steps_in_blocks()).min(LONGEST_RUN)
+                1 + self.steps_in_blocks(finish.min(LONGEST_RUN) - 1)
             };
             self.doing = Doing::Run { start: now, first, growth, steps };
             return now + run_ps(first, growth, steps);
         }
         let requests = &*around.requests;
         let emits = around.prompt_end_emits(self.pool);
-        let (mut prefill, mut emitted) = (0, n);
+        let mut prompts = Prompts { tok: tokens - n, ..Prompts::default() };
         for &(r, q) in &self.chunks {
             let kv = self.computed(r, requests);
-            prefill += table.chunk_attn_ps(q, kv);
-            emitted += u64::from(emits && kv + q == requests.num_tok(r));
+            let (ps, pj) = table.chunk_attn(q, kv);
+            prompts.attn_ps += ps;
+            prompts.attn_pj += u128::from(pj);
+            prompts.emitted += u64::from(emits && kv + q == requests.num_tok(r));
         }
-        let end = now + table.step_ps(tokens, emitted, prefill, decode);
-        self.doing = Doing::Step { start: now, end };
+        let end = now + table.step_ps(tokens, prompts.emitted + n, prompts.attn_ps, decode);
+        self.doing = Doing::Step { start: now, end, prompts };
         end
     }
 
@@ -357,7 +373,9 @@ impl Replica {
             Doing::Run { first, growth, steps, .. } => {
                 self.end_run(first, growth, steps, now, around);
             }
-            Doing::Step { start, end } => self.end_step(end - start, now, around),
+            Doing::Step { start, end, prompts } => {
+                self.end_step(end - start, &prompts, now, around);
+            }
         }
     }
 
@@ -375,7 +393,7 @@ impl Replica {
         counters.decode_attn_pj += k * u128::from(table.decode_attn_floor_pj[index(n)])
             + u128::from(table.decode_attn_ctx_pj[index(n)]) * contexts;
         // The first step's blocks were taken when it was planned.
-        let blocks = self.blocks_of_steps(1, steps);
+        let blocks = self.blocks_after_first(steps - 1);
         self.take(blocks, counters);
         if self.joined.is_empty() {
             around.gaps.add_run(first, growth, steps, n);
@@ -383,62 +401,53 @@ impl Replica {
             around.gaps.add(first, n - self.joined.len() as u64);
             self.count_pauses(now, around);
         }
-        self.step += steps;
-        self.context += n * steps;
+        self.pass(steps);
         self.finish_due(now, around);
     }
 
-    fn end_step(&mut self, lasted: Ps, now: Ps, around: &mut Around<'_>) {
-        let pool = self.pool;
-        let table = &*around.fleet.pools[pool].table;
+    fn end_step(&mut self, lasted: Ps, prompts: &Prompts, now: Ps, around: &mut Around<'_>) {
+        let table = &*around.fleet.pools[self.pool].table;
         let n = self.decoding;
-        let chunks = std::mem::take(&mut self.chunks);
-        let emits = around.prompt_end_emits(pool);
-        let (mut prefill_tok, mut emitted, mut attn_ps, mut attn_pj) = (0, 0, 0, 0);
-        for &(r, q) in &chunks {
-            let kv = self.computed(r, around.requests);
-            prefill_tok += q;
-            attn_ps += table.chunk_attn_ps(q, kv);
-            attn_pj += u128::from(table.chunk_attn_pj(q, kv));
-            emitted += u64::from(emits && kv + q == around.requests.num_tok(r));
-            if around.requests.preemptions[r as usize] > 0 {
-                around.counters.recomputed_tok += q;
-            }
-        }
         let decode_attn_ps = if n > 0 { table.decode_attn_ps(n, self.context) } else { 0 };
         let decode_attn_pj = if n > 0 { table.decode_attn_pj(n, self.context) } else { 0 };
         // A mixed step is split by the time each part alone would take.
-        let alone = (
-            u128::from(table.linear_ps[index(prefill_tok)] + attn_ps),
-            u128::from(table.linear_ps[index(n)] + decode_attn_ps),
-        );
-        let share = |whole: u64| u128::from(whole) * alone.0 / (alone.0 + alone.1);
-        let linear = table.linear_pj[index(prefill_tok + n)];
-        let head = table.head_pj[index(emitted + n)];
-        let head_share = if emitted + n == 0 {
-            0
-        } else {
-            u128::from(head) * u128::from(emitted) / u128::from(emitted + n)
+        let alone = table.linear_ps[index(prompts.tok)] + prompts.attn_ps;
+        let both = u128::from(alone)
+            + if n > 0 { u128::from(table.linear_ps[index(n)] + decode_attn_ps) } else { 0 };
+        let share = |whole: u64| {
+            if n == 0 || whole == 0 {
+                return whole;
+            }
+            let share = u128::from(whole) * u128::from(alone) / both;
+            u64::try_from(share).expect("Invariant: a part is at most the whole")
         };
+        let (linear, head) = (table.linear_pj[index(prompts.tok + n)], prompts.emitted + n);
+        let (prefill_ps, linear_share) = (share(lasted), share(linear));
+        let head_pj = u128::from(table.head_pj[index(head)]);
+        let head_share =
+            if head == 0 { 0 } else { head_pj * u128::from(prompts.emitted) / u128::from(head) };
         let counters = &mut *around.counters;
         counters.steps += 1;
-        counters.prefill_ps += share(lasted);
-        counters.decode_ps += u128::from(lasted) - share(lasted);
-        counters.prefill_tok += prefill_tok;
+        counters.prefill_ps += u128::from(prefill_ps);
+        counters.decode_ps += u128::from(lasted - prefill_ps);
+        counters.prefill_tok += prompts.tok;
         counters.decode_tok += n;
-        counters.prefill_linear_pj += share(linear);
-        counters.decode_linear_pj += u128::from(linear) - share(linear);
+        counters.prefill_linear_pj += u128::from(linear_share);
+        counters.decode_linear_pj += u128::from(linear - linear_share);
         counters.prefill_head_pj += head_share;
-        counters.decode_head_pj += u128::from(head) - head_share;
-        counters.prefill_attn_pj += attn_pj;
+        counters.decode_head_pj += head_pj - head_share;
+        counters.prefill_attn_pj += prompts.attn_pj;
         counters.decode_attn_pj += u128::from(decode_attn_pj);
         counters.emitted_tok += n;
         around.gaps.add(lasted, n - self.joined.len() as u64);
         self.count_pauses(now, around);
-        self.step += 1;
-        self.context += n;
+        self.pass(1);
         self.finish_due(now, around);
+        let chunks = std::mem::take(&mut self.chunks);
         for &(r, q) in &chunks {
+            if around.requests[r].preemptions > 0 {
+                around.counters.recomputed_tok += q;
+            }
             self.end_chunk(r, q, now, around);
         }
         self.chunks = chunks;
@@ -449,22 +458,21 @@ impl Replica {
     fn count_pauses(&mut self, now: Ps, around: &mut Around<'_>) {
         for r in self.joined.drain(..) {
             let at = r as usize;
-            if around.requests.generated[at] == 0 {
+            if around.requests[r].generated == 0 {
                 around.requests.first_ps[at] = now;
-                if around.requests.osl_tok[at] > 1 {
+                if around.requests[r].osl_tok > 1 {
                     around.told.push(r);
                 }
             } else {
-                around.gaps.add(now - around.requests.paused_ps[at], 1);
+                around.gaps.add(now - around.requests[r].paused_ps, 1);
             }
         }
     }
 
     /// `q` more tokens of `r` are computed; with the last of them a token comes out.
     fn end_chunk(&mut self, r: u32, q: u64, now: Ps, around: &mut Around<'_>) {
-        let at = r as usize;
         let computed = self.computed(r, around.requests) + q;
-        around.requests.computed[at] = computed.cast_signed();
+        around.requests[r].computed = computed.cast_signed();
         if computed < around.requests.num_tok(r) {
             return;
         }
@@ -473,11 +481,11 @@ impl Replica {
         }
         let prefill_pool = around.pool(self.pool).role == Role::Prefill;
         if prefill_pool {
-            self.load -= u64::from(around.requests.isl_tok[at] - around.requests.cached_tok[at]);
+            self.load -= u64::from(around.requests[r].isl_tok - around.requests[r].cached_tok);
         }
         if around.prompt_end_emits(self.pool) {
             emit_at_prompt_end(r, now, around);
-            if around.requests.generated[at] == around.requests.osl_tok[at] {
+            if around.requests[r].generated == around.requests[r].osl_tok {
                 self.unlink(r, around.requests);
                 self.release(self.blocks(computed), around.counters);
                 self.complete(r, now, around);
@@ -486,7 +494,7 @@ impl Replica {
         }
         if prefill_pool {
             self.unlink(r, around.requests);
-            around.requests.state[at] = State::Handed;
+            around.requests[r].state = State::Handed;
             around.handed.push(r);
         } else {
             self.enter_decoding(r, computed, self.step, around.requests);
@@ -495,15 +503,13 @@ impl Replica {
 
     /// From here on `r` yields a token in every step.
     fn enter_decoding(&mut self, r: u32, computed: u64, step: u64, requests: &mut Requests) {
-        let at = r as usize;
-        requests.state[at] = State::Decoding;
-        requests.computed[at] = computed.cast_signed() - step.cast_signed();
-        let left = u64::from(requests.osl_tok[at] - requests.generated[at]);
-        requests.finish_step[at] = step + left;
+        requests[r].state = State::Decoding;
+        requests[r].computed = computed.cast_signed() - step.cast_signed();
+        let left = u64::from(requests[r].osl_tok - requests[r].generated);
         self.finish.push(Reverse((step + left, r)));
         self.decoding += 1;
         self.context += computed + 1;
-        let due = due_at(requests.computed[at], self.block_tok());
+        let due = due_at(requests[r].computed, self.block_tok());
         self.due[due] += 1;
     }
 
@@ -511,7 +517,7 @@ impl Replica {
         let computed = self.computed(r, requests);
         self.decoding -= 1;
         self.context -= computed + 1;
-        let due = due_at(requests.computed[r as usize], self.block_tok());
+        let due = due_at(requests[r].computed, self.block_tok());
         self.due[due] -= 1;
         computed
     }
@@ -522,24 +528,23 @@ impl Replica {
                 break;
             }
             self.finish.pop();
-            let at = r as usize;
             // An entry from before a preemption is stale.
-            let valid = around.requests.state[at] == State::Decoding
-                && around.requests.finish_step[at] == step;
+            let valid = around.requests[r].state == State::Decoding
+                && around.requests[r].finish_step() == step;
             if !valid {
                 continue;
             }
             let computed = self.leave_decoding(r, around.requests);
             self.unlink(r, around.requests);
             self.release(self.blocks(computed), around.counters);
-            around.requests.generated[at] = around.requests.osl_tok[at];
+            around.requests[r].generated = around.requests[r].osl_tok;
             self.complete(r, now, around);
         }
     }
 
     fn complete(&mut self, r: u32, now: Ps, around: &mut Around<'_>) {
         around.requests.last_ps[r as usize] = now;
-        around.requests.state[r as usize] = State::Done;
+        around.requests[r].state = State::Done;
         around.told.push(r);
         if around.pool(self.pool).role != Role::Prefill {
             self.load -= 1;
@@ -548,17 +553,16 @@ impl Replica {
 
     /// Throws `r` out of the running list, to the head of the queue.
     fn preempt(&mut self, r: u32, now: Ps, around: &mut Around<'_>) {
-        let at = r as usize;
-        let computed = if around.requests.state[at] == State::Decoding {
+        let computed = if around.requests[r].state == State::Decoding {
             // `generated` is kept relative to the step counter while decoding.
-            let left = around.requests.finish_step[at] - self.step;
-            around.requests.generated[at] =
-                around.requests.osl_tok[at] - u32::try_from(left).expect("an output length");
-            around.requests.paused_ps[at] = now;
+            let left = around.requests[r].finish_step() - self.step;
+            around.requests[r].generated =
+                around.requests[r].osl_tok - u32::try_from(left).expect("an output length");
+            around.requests[r].paused_ps = now;
             self.leave_decoding(r, around.requests)
         } else {
             self.partial = NONE;
-            around.requests.computed[at].unsigned_abs()
+            around.requests[r].computed.unsigned_abs()
         };
         self.unlink(r, around.requests);
         self.give_up(r, self.blocks(computed), around);
@@ -566,11 +570,10 @@ impl Replica {
 
     /// Frees what `r` holds; it will be recomputed from the head of the queue.
     fn give_up(&mut self, r: u32, held: u64, around: &mut Around<'_>) {
-        let at = r as usize;
         self.release(held, around.counters);
-        around.requests.computed[at] = 0;
-        around.requests.state[at] = State::Queued;
-        around.requests.preemptions[at] = around.requests.preemptions[at].saturating_add(1);
+        around.requests[r].computed = 0;
+        around.requests[r].state = State::Queued;
+        around.requests[r].preemptions = around.requests[r].preemptions.saturating_add(1);
         around.counters.preemptions += 1;
         self.waiting.push_front(r);
     }
@@ -581,8 +584,8 @@ impl Replica {
     }
 
     fn computed(&self, r: u32, requests: &Requests) -> u64 {
-        let stored = requests.computed[r as usize];
-        if requests.state[r as usize] == State::Decoding {
+        let stored = requests[r].computed;
+        if requests[r].state == State::Decoding {
             (stored + self.step.cast_signed()).unsigned_abs()
         } else {
             stored.unsigned_abs()
@@ -599,8 +602,7 @@ impl Replica {
 
     fn steps_to_first_finish(&mut self, requests: &Requests) -> u64 {
         while let Some(&Reverse((step, r))) = self.finish.peek() {
-            let at = r as usize;
-            if requests.state[at] == State::Decoding && requests.finish_step[at] == step {
+            if requests[r].state == State::Decoding && requests[r].finish_step() == step {
                 return step - self.step;
             }
             self.finish.pop();
@@ -608,58 +610,75 @@ impl Replica {
         1
     }
 
-    /// Blocks taken by steps `from..to` of a run that starts now.
-    fn blocks_of_steps(&self, from: u64, to: u64) -> u64 {
+    /// Blocks taken by the `steps` steps after the coming one.
+    fn blocks_after_first(&self, steps: u64) -> u64 {
         let block = self.block_tok();
-        let upto = |steps: u64| {
-            let whole = steps / block * self.decoding;
-            (0..steps % block)
-                .map(|j| u64::from(self.due[index((self.step + j) % block)]))
-                .sum::<u64>()
-                + whole
-        };
-        upto(to) - upto(from)
+        let (whole, rest) = (steps / block, index(steps % block));
+        let from = self.wrapped(self.phase + 1);
+        let until = (from + rest).min(self.due.len());
+        let wrapped = from + rest - until;
+        let sum = |part: &[u32]| part.iter().map(|&due| u64::from(due)).sum::<u64>();
+        whole * self.decoding + sum(&self.due[from..until]) + sum(&self.due[..wrapped])
     }
 
-    /// Steps after the first, already planned one, that the free blocks allow.
-    fn steps_in_blocks(&self) -> u64 {
+    /// Steps after the first, already planned one, that the free blocks allow, at most `most`.
+    fn steps_in_blocks(&self, most: u64) -> u64 {
         let block = self.block_tok();
+        if self.free >= self.decoding * most.div_ceil(block) {
+            return most;
+        }
         let mut steps = self.free / self.decoding * block;
         let mut left = self.free % self.decoding;
-        loop {
-            let due = u64::from(self.due[index((self.step + 1 + steps) % block)]);
+        let mut phase = self.wrapped(self.phase + 1);
+        while steps < most {
+            let due = u64::from(self.due[phase]);
             if due > left {
-                return steps;
+                break;
             }
             left -= due;
             steps += 1;
+            phase = self.wrapped(phase + 1);
         }
+        steps.min(most)
+    }
+
+    fn wrapped(&self, phase: usize) -> usize {
+        if phase == self.due.len() { 0 } else { phase }
+    }
+
+    /// Lets `steps` steps pass for everything that decodes.
+    fn pass(&mut self, steps: u64) {
+        self.step += steps;
+        self.context += self.decoding * steps;
+        let phase = self.phase as u64 + steps;
+        let block = self.block_tok();
+        self.phase = index(if phase < block { phase } else { phase % block });
     }
 
     fn append(&mut self, r: u32, requests: &mut Requests) {
         self.running += 1;
-        requests.prev[r as usize] = self.last;
-        requests.next[r as usize] = NONE;
+        requests[r].prev = self.last;
+        requests[r].next = NONE;
         if self.last == NONE {
             self.first = r;
         } else {
-            requests.next[self.last as usize] = r;
+            requests[self.last].next = r;
         }
         self.last = r;
     }
 
     fn unlink(&mut self, r: u32, requests: &mut Requests) {
         self.running -= 1;
-        let (prev, next) = (requests.prev[r as usize], requests.next[r as usize]);
+        let (prev, next) = (requests[r].prev, requests[r].next);
         if prev == NONE {
             self.first = next;
         } else {
-            requests.next[prev as usize] = next;
+            requests[prev].next = next;
         }
         if next == NONE {
             self.last = prev;
         } else {
-            requests.prev[next as usize] = prev;
+            requests[next].prev = prev;
         }
     }
 }
@@ -667,17 +686,17 @@ impl Replica {
 /// A prompt is complete, or computed again: a token comes out.
 fn emit_at_prompt_end(r: u32, now: Ps, around: &mut Around<'_>) {
     let at = r as usize;
-    if around.requests.generated[at] == 0 {
+    if around.requests[r].generated == 0 {
         around.requests.first_ps[at] = now;
         // A request of one token is told of once, when it is complete.
-        if around.requests.osl_tok[at] > 1 {
+        if around.requests[r].osl_tok > 1 {
             around.told.push(r);
         }
     } else {
-        around.gaps.add(now - around.requests.paused_ps[at], 1);
+        around.gaps.add(now - around.requests[r].paused_ps, 1);
     }
-    around.requests.generated[at] += 1;
-    around.requests.paused_ps[at] = now;
+    around.requests[r].generated += 1;
+    around.requests[r].paused_ps = now;
     around.counters.emitted_tok += 1;
 }
 

@@ -1,4 +1,4 @@
-//! One request's life, for all requests at once: a structure of arrays.
+//! One request's life: what the loop needs in one cache line, what is reported in columns.
 //!
 //! ```text
 //! Queued ─► Prefilling ─► Decoding ─► Done                      one pool
@@ -34,72 +34,115 @@ pub enum State {
     Rejected = 7,
 }
 
+/// What the loop needs of one request: one cache line.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub struct Live {
+    /// Arrival [ps].
+    pub arrival_ps: Ps,
+    /// Last token before a gap that is not one step: a preemption or a hand-over [ps].
+    pub(crate) paused_ps: Ps,
+    /// Tokens with KV present; while decoding, this minus the replica's step counter.
+    pub(crate) computed: i64,
+    /// Prompt tokens.
+    pub isl_tok: u32,
+    /// Prompt tokens whose KV is present at arrival.
+    pub cached_tok: u32,
+    /// Tokens to generate.
+    pub osl_tok: u32,
+    /// Tokens out so far; not kept up while decoding.
+    pub(crate) generated: u32,
+    pub(crate) prev: u32,
+    pub(crate) next: u32,
+    /// The prefill replica that holds the KV cache until it is pulled.
+    pub(crate) holder: u32,
+    /// The replica that decodes it.
+    pub(crate) replica: u32,
+    /// Where it is.
+    pub state: State,
+    /// How often it was preempted.
+    pub preemptions: u16,
+}
+
+impl Live {
+    /// Prompt and generated tokens.
+    pub(crate) fn num_tok(&self) -> u64 {
+        u64::from(self.isl_tok) + u64::from(self.generated)
+    }
+
+    /// The step counter at which decoding ends: its last token but one is then computed.
+    pub(crate) fn finish_step(&self) -> u64 {
+        let computed = i64::from(self.isl_tok) + i64::from(self.osl_tok) - 1;
+        (computed - self.computed).unsigned_abs()
+    }
+}
+
 /// All requests, in order of arrival.
 #[derive(Debug, Clone, Default)]
 pub struct Requests {
-    /// Arrival [ps].
-    pub arrival_ps: Vec<Ps>,
-    /// Prompt tokens.
-    pub isl_tok: Vec<u32>,
-    /// Prompt tokens whose KV is present at arrival.
-    pub cached_tok: Vec<u32>,
-    /// Tokens to generate.
-    pub osl_tok: Vec<u32>,
+    pub(crate) live: Vec<Live>,
     /// First token at the client [ps], [`NEVER`] before.
     pub first_ps: Vec<Ps>,
     /// Last token at the client [ps], [`NEVER`] before.
     pub last_ps: Vec<Ps>,
-    /// Where each is.
-    pub state: Vec<State>,
-    /// How often each was preempted.
-    pub preemptions: Vec<u16>,
-    pub(crate) generated: Vec<u32>,
-    /// Tokens with KV present; while decoding, this minus the replica's step counter.
-    pub(crate) computed: Vec<i64>,
-    /// Last token before a gap that is not one step: a preemption or a hand-over [ps].
-    pub(crate) paused_ps: Vec<Ps>,
-    /// The step counter at which decoding ends.
-    pub(crate) finish_step: Vec<u64>,
-    pub(crate) prev: Vec<u32>,
-    pub(crate) next: Vec<u32>,
-    /// The prefill replica that holds the KV cache until it is pulled.
-    pub(crate) holder: Vec<u32>,
-    /// The replica that decodes it.
-    pub(crate) replica: Vec<u32>,
 }
 
 impl Requests {
     /// Number of requests.
     pub fn len(&self) -> usize {
-        self.arrival_ps.len()
+        self.live.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.arrival_ps.is_empty()
+        self.live.is_empty()
+    }
+
+    /// Where each is.
+    pub fn states(&self) -> impl ExactSizeIterator<Item = State> {
+        self.live.iter().map(|live| live.state)
+    }
+
+    /// How often each was preempted.
+    pub fn preemptions(&self) -> impl ExactSizeIterator<Item = u16> {
+        self.live.iter().map(|live| live.preemptions)
     }
 
     pub(crate) fn push(&mut self, arrival_ps: Ps, isl_tok: u32, cached_tok: u32, osl_tok: u32) {
-        self.arrival_ps.push(arrival_ps);
-        self.isl_tok.push(isl_tok);
-        self.cached_tok.push(cached_tok);
-        self.osl_tok.push(osl_tok);
+        self.live.push(Live {
+            arrival_ps,
+            paused_ps: 0,
+            computed: 0,
+            isl_tok,
+            cached_tok,
+            osl_tok,
+            generated: 0,
+            prev: NONE,
+            next: NONE,
+            holder: NONE,
+            replica: NONE,
+            state: State::Queued,
+            preemptions: 0,
+        });
         self.first_ps.push(NEVER);
         self.last_ps.push(NEVER);
-        self.state.push(State::Queued);
-        self.preemptions.push(0);
-        self.generated.push(0);
-        self.computed.push(0);
-        self.paused_ps.push(0);
-        self.finish_step.push(0);
-        self.prev.push(NONE);
-        self.next.push(NONE);
-        self.holder.push(NONE);
-        self.replica.push(NONE);
     }
 
-    /// Prompt and generated tokens of `r`.
     pub(crate) fn num_tok(&self, r: u32) -> u64 {
-        u64::from(self.isl_tok[r as usize]) + u64::from(self.generated[r as usize])
+        self[r].num_tok()
+    }
+}
+
+impl std::ops::Index<u32> for Requests {
+    type Output = Live;
+
+    fn index(&self, r: u32) -> &Live {
+        &self.live[r as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Requests {
+    fn index_mut(&mut self, r: u32) -> &mut Live {
+        &mut self.live[r as usize]
     }
 }

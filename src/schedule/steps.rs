@@ -41,9 +41,9 @@ pub struct StepTable {
     pub decode_attn_ctx_pj: Vec<u64>,
 }
 
-/// The longest part of a step that is accepted: 100 s. It keeps every sum of a run of steps inside
+/// The longest part of a step that is accepted: 1000 s. It keeps every sum of a run of steps inside
 /// a `u64`.
-const LONGEST_PS: u64 = 100_000_000_000_000;
+const LONGEST_PS: u64 = 1_000_000_000_000_000;
 
 /// The most energy of one part of a step that is accepted: 1 MJ.
 const MOST_PJ: u64 = 1_000_000_000_000_000_000;
@@ -125,7 +125,7 @@ impl StepTable {
     pub fn check_context(&self, kv_tok: u64) -> Result<(), Error> {
         let kv = u128::from(kv_tok);
         let too_slow = |name: &str, at: usize, given: u64| {
-            let allowed = format!("a step of at most 100 s over {kv_tok} tokens of KV cache");
+            let allowed = format!("a step of at most 1000 s over {kv_tok} tokens of KV cache");
             Error::range(format!("{name}[{at}]"), given, allowed)
         };
         let (time, energy) = (u128::from(LONGEST_PS), u128::from(MOST_PJ));
@@ -160,12 +160,11 @@ impl StepTable {
         self.head_ps.len() as u64 - 1
     }
 
-    pub(crate) fn chunk_attn_ps(&self, q: u64, kv: u64) -> u64 {
-        self.prefill_attn_floor_ps + floor_milli(pairs(q, kv), self.prefill_attn_pair_fs[index(q)])
-    }
-
-    pub(crate) fn chunk_attn_pj(&self, q: u64, kv: u64) -> u64 {
-        floor_milli(pairs(q, kv), self.prefill_attn_pair_fj[index(q)])
+    /// Time [ps] and energy [pJ] of a chunk's attention.
+    pub(crate) fn chunk_attn(&self, q: u64, kv: u64) -> (u64, u64) {
+        let (pairs, at) = (pairs(q, kv), index(q));
+        let ps = self.prefill_attn_floor_ps + floor_milli(pairs, self.prefill_attn_pair_fs[at]);
+        (ps, floor_milli(pairs, self.prefill_attn_pair_fj[at]))
     }
 
     pub(crate) fn decode_attn_ps(&self, n: u64, context: u64) -> u64 {
@@ -190,6 +189,9 @@ fn pairs(q: u64, kv: u64) -> u64 {
 }
 
 fn floor_milli(count: u64, per_milli: u64) -> u64 {
+    if let Some(product) = count.checked_mul(per_milli) {
+        return product / 1000;
+    }
     let product = u128::from(count) * u128::from(per_milli) / 1000;
     u64::try_from(product).expect("StepTable::check bounds the factors")
 }

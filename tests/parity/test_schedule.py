@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from reference import schedule as reference
 
 from firstlight import schedule
 from firstlight.steps import StepTable
+from reference import schedule as reference
 
 
 def make_table(rng, max_tok, max_seqs, scale):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from firstlight import models
 from firstlight.optics import (
     EngineSpec,
     LinearLayer,
@@ -17,40 +18,9 @@ from firstlight.optics import (
 )
 from firstlight.optics.passes import accumulator_bound_tok, tile_load_s
 
-LLAMA_8B = linear_stack(
-    {
-        "hidden_size": 4096,
-        "num_heads": 32,
-        "num_kv_heads": 8,
-        "head_dim": 128,
-        "ffn_size": 14336,
-        "num_layers": 32,
-        "vocab_size": 128256,
-    }
-)
-LLAMA_70B = linear_stack(
-    {
-        "hidden_size": 8192,
-        "num_heads": 64,
-        "num_kv_heads": 8,
-        "head_dim": 128,
-        "ffn_size": 28672,
-        "num_layers": 80,
-        "vocab_size": 128256,
-    }
-)
-MIXTRAL = linear_stack(
-    {
-        "hidden_size": 4096,
-        "num_heads": 32,
-        "num_kv_heads": 8,
-        "head_dim": 128,
-        "ffn_size": 14336,
-        "num_layers": 32,
-        "vocab_size": 32000,
-        "moe": {"experts": 8, "topk": 2, "expert_ffn": 14336},
-    }
-)
+LLAMA_8B = linear_stack(models.load("llama-3.1-8b"))
+LLAMA_70B = linear_stack(models.load("llama-3.1-70b"))
+MIXTRAL = linear_stack(models.load("mixtral-8x7b"))
 
 
 def engine(side=1024, **changes):

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from firstlight import catalog, models
 from firstlight.optics import (
     AttentionUnit,
     EngineSpec,
@@ -16,16 +17,7 @@ from firstlight.optics import (
     step_table,
 )
 
-SHAPE_70B = {
-    "hidden_size": 8192,
-    "num_heads": 64,
-    "num_kv_heads": 8,
-    "head_dim": 128,
-    "ffn_size": 28672,
-    "num_layers": 80,
-    "vocab_size": 128256,
-}
-LLAMA_70B = linear_stack(SHAPE_70B)
+LLAMA_70B = linear_stack(models.load("llama-3.1-70b"))
 NOVA = EngineSpec.preset("iris-nova-optimistic")
 
 
@@ -96,8 +88,7 @@ def test_slower_masks_and_wider_weights_take_longer():
 def test_a_published_server_example_within_its_printed_digits():
     # Llama-3.1-8B, 8 engines, 1 GHz, 10 µs, 16 prompts of 4,096: 1.2 M tok/s and 1,427 W there,
     # with attention hidden behind the linear layers, which is what this sum repeats.
-    shape = {**SHAPE_70B, "hidden_size": 4096, "num_heads": 32, "ffn_size": 14336, "num_layers": 32}
-    stack = linear_stack(shape)
+    stack = linear_stack(models.load("llama-3.1-8b"))
     spec = NOVA.replace(engines=8)
     steps = step_table(stack, spec=spec, weight_bits=4, max_seqs=16)
     tokens, prompts = 16384, 4
@@ -142,3 +133,27 @@ def test_explain_prints_the_published_interfaces():
     assert facts.vector_out_bit_per_s == pytest.approx(10.2e12, rel=0.01)
     assert facts.weight_bit_per_s == pytest.approx(0.42e12, rel=0.01)
     assert facts.cycle_energy_j == pytest.approx(79.7e-9, rel=0.01)
+
+
+def test_sliding_layers_cost_a_window_for_each_token_and_full_layers_a_pair():
+    shape = models.load("gpt-oss-20b")
+    stack = linear_stack(shape)
+    steps = step_table(stack, spec=NOVA, weight_bits=4, max_seqs=1, max_tok=2)
+    mac = 2 * shape.num_heads * shape.head_dim
+    assert stack.attention_mac_per_pair == 12 * mac
+    assert stack.attention_mac_per_tok == 12 * 128 * mac
+    plain_s = pass_time_s(stack, spec=NOVA, tokens=2)
+    extra_s = float(steps.linear_ps[2]) / 1e12 - float(plain_s)
+    assert extra_s == pytest.approx(2 * 2 * 12 * 128 * mac / 1e15, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", catalog.ids("model"))
+def test_every_model_of_the_catalog_has_a_table(name):
+    shape = models.load(name)
+    stack = linear_stack(shape)
+    routers = shape.moe_layers * shape.hidden_size * shape.moe_experts
+    assert stack.resident_weights == shape.linear_params - routers
+    assert stack.active_weights == shape.linear_params_active - routers
+    steps = step_table(stack, spec=NOVA, weight_bits=4, max_seqs=4)
+    assert np.all(np.diff(steps.linear_ps.astype(np.int64)) >= 0)
+    assert np.all(np.diff(steps.linear_pj.astype(np.int64)) > 0)

@@ -96,11 +96,26 @@ class Replica:
     plan: list = field(default_factory=list)
 
 
-COUNTERS = (
-    "steps prefill_ps decode_ps prefill_tok recomputed_tok decode_tok emitted_tok preemptions "
-    "blocks_taken blocks_freed pulled_tok link_ps prefill_linear_pj prefill_attn_pj prefill_head_pj "
-    "decode_linear_pj decode_attn_pj decode_head_pj"
-).split()
+COUNTERS = [
+    "steps",
+    "prefill_ps",
+    "decode_ps",
+    "prefill_tok",
+    "recomputed_tok",
+    "decode_tok",
+    "emitted_tok",
+    "preemptions",
+    "blocks_taken",
+    "blocks_freed",
+    "pulled_tok",
+    "link_ps",
+    "prefill_linear_pj",
+    "prefill_attn_pj",
+    "prefill_head_pj",
+    "decode_linear_pj",
+    "decode_attn_pj",
+    "decode_head_pj",
+]
 
 
 class Simulation:
@@ -340,7 +355,9 @@ class Simulation:
             if kv + q == request.tokens and self.emits_at_prompt_end(replica):
                 emitted_prefill += 1
         attn_d = table.decode_attn_floor_ps[n] + table.decode_attn_ctx_ps[n] * context if n else 0
-        attn_d_pj = table.decode_attn_floor_pj[n] + table.decode_attn_ctx_pj[n] * context if n else 0
+        attn_d_pj = (
+            table.decode_attn_floor_pj[n] + table.decode_attn_ctx_pj[n] * context if n else 0
+        )
         emitted = emitted_prefill + n
         ps = (
             table.linear_ps[m]

@@ -63,7 +63,7 @@ class Parts(Record, frozen=True, kw_only=True):
     @property
     def total(self) -> float:
         """Sum of the parts [J]."""
-        return sum(getattr(self, name) for name in self.__struct_fields__)
+        return float(sum(getattr(self, name) for name in self.__struct_fields__))
 
 
 class Binding(Record, frozen=True, kw_only=True):

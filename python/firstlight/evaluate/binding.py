@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 MORE = 1.1
 """How much more of a resource is tried: enough to stand out from the search's tolerance."""
-TOLERANCE_FRAC = 0.004
+TOLERANCE_FRAC = 0.006
+FIRST_STEP_FRAC = 0.03
 
 
 def find(
@@ -41,14 +42,16 @@ def find(
     """
 
     def carries(changed: Cell, level: Slo, guess: float) -> float:
-        return capacity.search(
+        held = capacity.search(
             changed.fleet,
             traffic,
             slo=level,
             guess_request_per_s=guess,
             tolerance_frac=TOLERANCE_FRAC,
+            first_step_frac=FIRST_STEP_FRAC,
             cancelled=cancelled,
         )
+        return held.rate_request_per_s if held else 0.0
 
     base = carries(cell, slo, rate_request_per_s)
     gains: dict[tuple[str, str], float] = {}

@@ -5,6 +5,7 @@ Loads are nested (every request has one fixed mark), so the search compares like
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -101,6 +102,11 @@ class Traffic:
         )
 
     @property
+    def mean_input_tok(self) -> float:
+        """Mean prompt [tok]."""
+        return float(self.requests.isl_tok.mean())
+
+    @property
     def mean_uncached_tok(self) -> float:
         """Mean prompt tokens to compute [tok]."""
         return float((self.requests.isl_tok - self.requests.cached_tok).mean())
@@ -170,6 +176,8 @@ def simulate(
         stop_early: Give up once the level cannot be met any more; only the verdict is then valid.
         cancelled: Asked a few times a second.
     """
+    if cancelled is not None and cancelled():
+        raise KeyboardInterrupt
     arrivals = traffic.at(rate_request_per_s)
     start = round(traffic.span_s * traffic.warm_up_frac * PS_PER_S)
     end = round(traffic.span_s * PS_PER_S)
@@ -219,9 +227,10 @@ def search(
     slo: Slo,
     guess_request_per_s: float,
     tolerance_frac: float,
+    first_step_frac: float = 0.25,
     cancelled: Callable[[], bool] | None = None,
-) -> float:
-    """Return the highest load that meets the service level [request/s]; 0 when none does.
+) -> Run | None:
+    """Return the run at the highest load that meets the service level; None when none does.
 
     Bisection on the logarithm of the load, bracketed outward from a guess.
 
@@ -231,33 +240,40 @@ def search(
         slo: The service level.
         guess_request_per_s: Where to start.
         tolerance_frac: Width of the last bracket over the load.
+        first_step_frac: How far from the guess the bracket is tried first.
         cancelled: Asked a few times a second.
     """
     most = traffic.most_request_per_s
     # Fewer arrivals than this in the window say nothing about a quantile.
     least = min(most, 20.0 / (traffic.span_s * (1.0 - traffic.warm_up_frac)))
+    best: Run | None = None
 
     def holds(rate: float) -> bool:
+        nonlocal best
         run = simulate(
             fleet, traffic, rate_request_per_s=rate, slo=slo, stop_early=True, cancelled=cancelled
         )
-        return meets(run, slo=slo)
+        if not meets(run, slo=slo):
+            return False
+        # Loads that hold are tried in rising order once one has held.
+        best = run
+        return True
 
-    low, high = _bracket(holds, guess=min(max(guess_request_per_s, least), most), least=least, most=most)
+    start = min(max(guess_request_per_s, least), most)
+    low, high = _bracket(holds, guess=start, step=1.0 + first_step_frac, least=least, most=most)
     while low > 0.0 and high / low > 1.0 + tolerance_frac:
-        middle = float(np.sqrt(low * high))
+        middle = math.sqrt(low * high)
         if holds(middle):
             low = middle
         else:
             high = middle
-    return low
+    return best
 
 
 def _bracket(
-    holds: Callable[[float], bool], *, guess: float, least: float, most: float
+    holds: Callable[[float], bool], *, guess: float, step: float, least: float, most: float
 ) -> tuple[float, float]:
     """Return a load that holds (0 when none does) and one that does not (or the most there is)."""
-    step = 1.25
     if holds(guess):
         low = guess
         while low < most:

@@ -7,13 +7,24 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from firstlight import _core
+from firstlight.errors import ScenarioError
 from firstlight.evaluate import binding, design, question, servers
-from firstlight.evaluate.answer import Band, BreakEven, Comparison, Design, EqualLoad, Ratio, Scope
+from firstlight.evaluate.answer import (
+    Band,
+    Binding,
+    BreakEven,
+    Comparison,
+    Design,
+    EqualLoad,
+    Ratio,
+    Scope,
+)
+from firstlight.evaluate.design import Solved
 from firstlight.evaluate.payoff import break_evens
 from firstlight.evaluate.provenance import provenance, status
 from firstlight.evaluate.sentence import answer
@@ -22,12 +33,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from firstlight.evaluate.capacity import Traffic
-    from firstlight.evaluate.design import Solved
     from firstlight.evaluate.question import Question
     from firstlight.evaluate.search import DesignPlan
     from firstlight.scenario import Design as DesignSpec
     from firstlight.scenario import Scenario
 
+K = TypeVar("K")
+V = TypeVar("V")
 SCHEMA = 1
 SILICON = (("h100-sxm-8x", "fp8"), ("b200-8x", "nvfp4"))
 """Ratios are given on these: server and format of the weights."""
@@ -60,6 +72,7 @@ def compare(
     scenario: Scenario,
     *,
     rate_request_per_s: float | None = None,
+    whole_fleet: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Comparison:
@@ -68,6 +81,7 @@ def compare(
     Args:
         scenario: The question.
         rate_request_per_s: Load of the fleet [request/s]; None finds each design's capacity.
+        whole_fleet: Simulate all cells of a fleet together instead of one of them.
         progress: Told how far it is.
         cancelled: Asked a few times a second; true ends it with `KeyboardInterrupt`.
 
@@ -78,6 +92,7 @@ def compare(
     return _Job(
         asked=question.resolve(scenario),
         rate=rate_request_per_s,
+        whole_fleet=whole_fleet,
         progress=progress or Progress(),
         cancelled=cancelled,
     ).run()
@@ -91,11 +106,13 @@ class _Job:
         *,
         asked: Question,
         rate: float | None,
+        whole_fleet: bool,
         progress: Callable[[int, int, str], None],
         cancelled: Callable[[], bool] | None,
     ) -> None:
         self.asked = asked
         self.rate = rate
+        self.whole_fleet = whole_fleet
         self.progress = progress
         self.stop = threading.Event()
         self.asked_to_stop = cancelled or (lambda: False)
@@ -112,7 +129,11 @@ class _Job:
 
     def run(self) -> Comparison:
         plans = self._plans()
-        full = self.asked.traffic(list(plans.values()))
+        full = self.asked.traffic(
+            [plan for key, plan in plans.items() if key.gpu is None],
+            beside=[plan for key, plan in plans.items() if key.gpu is not None],
+            whole_fleet=self.whole_fleet,
+        )
         coarse = full.folded(period_s=question.FOLD_PERIOD_S, keep_s=question.FOLD_KEEP_S)
         self.total = len(plans) + 2 * len(self.specs)
         # Heavy pieces first, so that two threads end together.
@@ -124,7 +145,7 @@ class _Job:
                 strict=True,
             )
         )
-        records = self._records(solved, full, coarse)
+        records = self._records(solved, coarse)
         mine = {name: solved[_Key(name)] for name in self.specs}
         ratios = tuple(self._ratio(solved, *silicon) for silicon in SILICON)
         equal = self._equal_load(mine, full)
@@ -137,7 +158,7 @@ class _Job:
             scenario=scenario.name,
             scenario_hash=scenario.hash(),
             seed=scenario.seed,
-            answer=answer(records, ratios, turning, optical=self.optical, slo=self.asked.slo),
+            answer=answer(records, ratios, turning, optical=self.optical),
             status=status(facts),
             workload=self._workload(full),
             designs=tuple(records.values()),
@@ -156,7 +177,7 @@ class _Job:
     def _plans(self) -> dict[_Key, DesignPlan]:
         keys = [_Key(name) for name in self.specs]
         if self.optical is not None and self.rate is None:
-            keys += [_Key(self.optical, optical=end) for end in self._band() or ()]
+            keys += [self._end_key(end) for end in self._band() or ()]
         if self.rate is None and self._triple() is not None:
             keys += [
                 _Key(name, gpu=gpu, weights=weights)
@@ -169,8 +190,14 @@ class _Job:
             key: self.asked.plan(
                 self.specs[key.design], optical=key.optical, gpu=key.gpu, weights=key.weights
             )
-            for key in keys
+            for key in dict.fromkeys(keys)
         }
+
+    def _end_key(self, server: str) -> _Key:
+        """Return the key of one end of the band; the end the design names is the design itself."""
+        name = self.optical or ""
+        named = any(pool.server == server for pool in self.specs[name].pools)
+        return _Key(name) if named else _Key(name, optical=server)
 
     def _band(self) -> tuple[str, str] | None:
         if self.optical is None:
@@ -193,7 +220,7 @@ class _Job:
         }
         return used.pop() if len(used) == 1 else None
 
-    def _parallel[K, V](self, work: Callable[[K], V], items: list[K]) -> list[V]:
+    def _parallel(self, work: Callable[[K], V], items: list[K]) -> list[V]:
         """Do work on as many items at once as there are cores."""
         workers = min(len(os.sched_getaffinity(0)), len(items)) or 1
         with ThreadPoolExecutor(workers) as pool:
@@ -211,31 +238,37 @@ class _Job:
         self.progress(min(self.done, self.total), self.total, what)
 
     def _solve(self, key: _Key, plan: DesignPlan, full: Traffic, coarse: Traffic) -> Solved:
-        solved = design.solve(
-            plan,
-            full=full,
-            coarse=coarse,
-            slo=self.asked.slo,
-            budget=self.asked.budget,
-            rate_request_per_s=self.rate,
-            cancelled=self.cancelled,
-        )
+        try:
+            solved = design.solve(
+                plan,
+                full=full,
+                coarse=coarse,
+                slo=self.asked.slo,
+                budget=self.asked.budget,
+                rate_request_per_s=self.rate,
+                whole_fleet=self.whole_fleet,
+                cancelled=self.cancelled,
+            )
+        except ScenarioError as error:
+            # Silicon that the user did not ask for may be too large for the budget.
+            if key.gpu is None:
+                raise
+            solved = Solved(plan=plan, found=None, run=None, measured=None, reason=str(error))
         self._tick(" ".join(filter(None, (key.design, key.optical, key.gpu))))
         return solved
 
     # --- what follows from it --------------------------------------------------------------------
 
-    def _records(
-        self, solved: dict[_Key, Solved], full: Traffic, coarse: Traffic
-    ) -> dict[str, Design]:
+    def _records(self, solved: dict[_Key, Solved], coarse: Traffic) -> dict[str, Design]:
         plain = {
-            name: design.record(solved[_Key(name)], budget=self.asked.budget)
-            for name in self.specs
+            name: design.record(solved[_Key(name)], budget=self.asked.budget) for name in self.specs
         }
         bindings = dict(
             zip(
                 self.specs,
-                self._parallel(lambda name: self._binding(solved[_Key(name)], coarse), list(self.specs)),
+                self._parallel(
+                    lambda name: self._binding(solved[_Key(name)], coarse), list(self.specs)
+                ),
                 strict=True,
             )
         )
@@ -259,7 +292,7 @@ class _Job:
             )
         return finished
 
-    def _binding(self, solved: Solved, coarse: Traffic) -> binding.Binding | None:
+    def _binding(self, solved: Solved, coarse: Traffic) -> Binding | None:
         found = solved.found
         result = None
         if found is not None and self.rate is None:
@@ -278,9 +311,7 @@ class _Job:
         if ends is None or self.optical is None or self.rate is not None:
             return None
         low, high = (
-            design.end(
-                solved[_Key(self.optical, optical=server)], server=server, budget=self.asked.budget
-            )
+            design.end(solved[self._end_key(server)], server=server, budget=self.asked.budget)
             for server in ends
         )
         return Band(conservative=low, optimistic=high)
@@ -385,8 +416,7 @@ class _Job:
             return {
                 "servers": float(cells * one.found.cell.servers),
                 "gpus": float(cells * design.gpus(one.found.cell)),
-                "power_provisioned_w": cells
-                * self.asked.site.provisioned_w(one.found.cell.peak_w),
+                "power_provisioned_w": cells * self.asked.site.provisioned_w(one.found.cell.peak_w),
                 "attainment_frac": record.attainment_frac,
                 "energy_j_per_request": record.energy_j_per_request or 0.0,
                 "cost_usd_per_request": record.cost_usd_per_request or 0.0,
@@ -404,7 +434,6 @@ class _Job:
             return ()
         return break_evens(
             self.asked,
-            spec=self.specs[triple[2]],
             mine=mine,
             records=records,
             names=triple,

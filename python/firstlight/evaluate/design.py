@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from firstlight import cost
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
     from firstlight.evaluate.capacity import Run, Slo, Traffic
     from firstlight.evaluate.cell import Cell
-    from firstlight.evaluate.measure import Measured, Site
+    from firstlight.evaluate.measure import Measured
     from firstlight.evaluate.search import Budget, DesignPlan, Found
 
-FULL_TOLERANCE_FRAC = 0.01
+FULL_TOLERANCE_FRAC = 0.02
+FULL_STEP_FRAC = 0.02
+"""How far the whole time may differ from the sample of it that was searched first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,7 @@ def solve(
     slo: Slo,
     budget: Budget,
     rate_request_per_s: float | None = None,
+    whole_fleet: bool = False,
     cancelled: Callable[[], bool] | None = None,
 ) -> Solved:
     """Return a design at its capacity, or at a given load, over the whole time.
@@ -67,27 +70,45 @@ def solve(
         slo: The service level.
         budget: What the fleet may take.
         rate_request_per_s: Load of the fleet; None finds the capacity.
+        whole_fleet: Simulate all cells together, routed as one, instead of one of them.
         cancelled: Asked a few times a second.
     """
     try:
         found = search.best_cell(plan, traffic=coarse, slo=slo, budget=budget, cancelled=cancelled)
     except (InfeasibleError, ModelError) as error:
         return Solved(plan=plan, found=None, run=None, measured=None, reason=str(error))
-    if rate_request_per_s is None:
-        rate = capacity.search(
-            found.cell.fleet,
-            full,
-            slo=slo,
-            guess_request_per_s=found.rate_request_per_s,
-            tolerance_frac=FULL_TOLERANCE_FRAC,
-            cancelled=cancelled,
-        )
-        if rate <= 0:
-            why = "a sample of the traffic meets the service level, the whole of it never"
-            return Solved(plan=plan, found=None, run=None, measured=None, reason=why)
-    else:
+    if whole_fleet:
+        found = together(found)
+    if rate_request_per_s is not None:
         rate = min(rate_request_per_s / found.cells, full.most_request_per_s)
-    return at(plan, found, full=full, slo=slo, cell_rate=rate, budget=budget, cancelled=cancelled)
+        return at(
+            plan, found, full=full, slo=slo, cell_rate=rate, budget=budget, cancelled=cancelled
+        )
+    run = capacity.search(
+        found.cell.fleet,
+        full,
+        slo=slo,
+        guess_request_per_s=found.rate_request_per_s,
+        tolerance_frac=FULL_TOLERANCE_FRAC,
+        first_step_frac=FULL_STEP_FRAC,
+        cancelled=cancelled,
+    )
+    if run is None:
+        why = "a sample of the traffic meets the service level, the whole of it never"
+        return Solved(plan=plan, found=None, run=None, measured=None, reason=why)
+    measured = measure(run, found.cell, site=budget.site)
+    return Solved(plan=plan, found=found, run=run, measured=measured, reason=None)
+
+
+def together(found: Found) -> Found:
+    """Return all cells of a fleet as one cell."""
+    groups = tuple(replace(group, count=group.count * found.cells) for group in found.cell.groups)
+    return replace(
+        found,
+        cell=replace(found.cell, groups=groups),
+        cells=1,
+        rate_request_per_s=found.rate_request_per_s * found.cells,
+    )
 
 
 def at(

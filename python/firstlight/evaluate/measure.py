@@ -121,7 +121,7 @@ def measure(run: Run, cell: Cell, *, site: Site) -> Measured:
         _pool(group, counters, window_s=window_s, cell=cell, site=site)
         for group, counters in zip(cell.groups, outcome.window, strict=True)
     ]
-    parts = {name: 0.0 for name in Parts.__struct_fields__}
+    parts = dict.fromkeys(Parts.__struct_fields__, 0.0)
     for pool in pools:
         for name, energy_j in pool.parts.items():
             parts[name] += energy_j
@@ -195,17 +195,19 @@ def _idle_share(group: Group) -> float:
     return {"prefill": 1.0, "decode": 0.0, "mixed": 0.5}[group.role]
 
 
-def _cost(
-    cell: Cell, pools: list[_Pool], energy: Booked, *, window_s: float, site: Site
-) -> Booked:
+def _cost(cell: Cell, pools: list[_Pool], energy: Booked, *, window_s: float, site: Site) -> Booked:
     prefill = cost.energy_usd(energy.prefill, rates=site.rates)
     decode = cost.energy_usd(energy.decode, rates=site.rates)
     for group, pool in zip(cell.groups, pools, strict=True):
         server = group.server
-        standing = group.count * window_s * cost.standing_usd_per_s(
-            0.0 if server.id in site.sunk else server.price_usd,
-            site.provisioned_w(server.peak_w) / site.pue,
-            rates=site.rates,
+        standing = (
+            group.count
+            * window_s
+            * cost.standing_usd_per_s(
+                0.0 if server.id in site.sunk else server.price_usd,
+                site.provisioned_w(server.peak_w) / site.pue,
+                rates=site.rates,
+            )
         )
         prefill += standing * pool.prefill_share
         decode += standing * (1.0 - pool.prefill_share)

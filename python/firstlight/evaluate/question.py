@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from firstlight import catalog, cost, models, workload
-from firstlight.errors import ScenarioError
+from firstlight.errors import ModelError, ScenarioError
 from firstlight.evaluate import servers
 from firstlight.evaluate.capacity import Slo, Traffic
 from firstlight.evaluate.cell import Serving, fitting_tp, group
@@ -23,6 +23,8 @@ LINK = "ib-ndr"
 FOLD_PERIOD_S = 480.0
 FOLD_KEEP_S = 60.0
 MOST_COPIES = 1024
+MOST_REQUESTS = 12_000_000
+"""Most requests held at once: about 600 MB."""
 ENGINE_FIELDS = frozenset(field.name for field in fields(EngineSpec))
 
 
@@ -142,11 +144,23 @@ class Question:
                 return pool.server
         raise ScenarioError(f"design {design.name!r} has no GPU server to decode on")
 
-    def traffic(self, plans: list[DesignPlan]) -> Traffic:
-        """Return traffic heavy enough for every plan's largest cell.
+    def traffic(
+        self,
+        plans: list[DesignPlan],
+        *,
+        beside: list[DesignPlan] | None = None,
+        whole_fleet: bool = False,
+    ) -> Traffic:
+        """Return traffic heavy enough for every plan's largest cell, or for its whole fleet.
 
         Args:
-            plans: The designs that will be searched.
+            plans: The designs that will be searched; the model must fit one of them.
+            beside: Further designs, which the model need not fit.
+            whole_fleet: Whether all cells are simulated together.
+
+        Raises:
+            ModelError: The model fits none of the plans.
+            ScenarioError: The whole fleet would need more requests than are held at once.
         """
         scenario, work = self.scenario, self.scenario.workload
         trace = load_trace(scenario)
@@ -164,10 +178,18 @@ class Question:
             cached_frac=work.cached_frac,
         )
         light = Traffic.of(probe, warm_up_frac=0.0)
-        most = max(_most_rate(plan, light, self.budget) for plan in plans)
-        fleet = max(_fleet_rate(plan, light, self.budget) for plan in plans)
+        _heaviest(plans, light, self.budget)
+        most, fleet = _heaviest([*plans, *(beside or [])], light, self.budget)
         base = scaled.trace.request_per_s
-        copies = min(max(math.ceil(fleet / base), math.ceil(most / base), 1), MOST_COPIES)
+        # A power of two, so that neighbouring scenarios draw the same requests.
+        needed = max(fleet / base, most / base, 1.0)
+        copies = min(2 ** math.ceil(math.log2(needed)), MOST_COPIES)
+        most = fleet if whole_fleet else most
+        if most * scaled.trace.duration_s > MOST_REQUESTS:
+            raise ScenarioError(
+                f"{most * scaled.trace.duration_s:,.0f} requests would be simulated; at most "
+                f"{MOST_REQUESTS:,}: lower power_w, or simulate one cell"
+            )
         most = min(most, copies * base)
         superposed = workload.superpose(
             scaled.trace,
@@ -187,7 +209,7 @@ def number(scenario: Scenario, name: str) -> float:
         ScenarioError: It is a word.
     """
     value = scenario.assumption(name).value
-    if isinstance(value, str | bool):
+    if isinstance(value, str | bool | tuple):
         raise ScenarioError(f"assumptions.{name}: {value!r} is not a number")
     return float(value)
 
@@ -231,6 +253,16 @@ def resolve(scenario: Scenario) -> Question:
         site=site,
         max_cell_servers=int(number(scenario, "max_cell_servers_count")),
     )
+    standing_w = sum(
+        budget.charge_w(servers.load(name, overrides={}, usd_per_peak_w=1.0)) * count
+        for name, count in installed.items()
+    )
+    if standing_w > budget.power_w:
+        raise ScenarioError(
+            f"facility.installed takes {standing_w:,.0f} W of power_w = {budget.power_w:,.0f}; "
+            "allowed: servers that fit the budget"
+        )
+    budget = replace(budget, standing_w=standing_w)
     model = scenario.model
     return Question(
         scenario=scenario,
@@ -266,27 +298,44 @@ def _alone_bounds(plan: DesignPlan, light: Traffic) -> list[float]:
             )
             for tp in degrees
         ]
-        bounds.append(max(bound(option, traffic=light) for option in made))
+        bounds.append(max(bound(option, serving=plan.serving, traffic=light) for option in made))
     return bounds
 
 
-def _most_rate(plan: DesignPlan, light: Traffic, budget: Budget) -> float:
-    """Return a load that no cell of the plan exceeds."""
-    bounds = _alone_bounds(plan, light)
+def _heaviest(plans: list[DesignPlan], light: Traffic, budget: Budget) -> tuple[float, float]:
+    """Return loads that no cell and no fleet of the plans exceed; plans that do not fit are left out.
+
+    Raises:
+        ModelError: The model fits none of them.
+    """
+    rates, refusal = [], None
+    for plan in plans:
+        try:
+            bounds = _alone_bounds(plan, light)
+        except ModelError as error:
+            refusal = refusal or error
+        else:
+            rates.append((_most_rate(bounds, budget), _fleet_rate(plan, bounds, budget)))
+    if not rates:
+        raise refusal or ModelError("no design to simulate")
+    return max(most for most, _ in rates), max(fleet for _, fleet in rates)
+
+
+def _most_rate(bounds: list[float], budget: Budget) -> float:
+    """Return a load that no cell exceeds, from what one server of each pool carries at most."""
     if len(bounds) == 1:
         return bounds[0]
     # A cell carries what the scarcer pool does; the best split of its servers bounds that.
     servers_in_cell = budget.max_cell_servers
     return max(
-        max(min(n * bounds[0], (servers_in_cell - n) * bounds[1]) for n in range(1, servers_in_cell)),
+        *(min(n * bounds[0], (servers_in_cell - n) * bounds[1]) for n in range(1, servers_in_cell)),
         *bounds,
     )
 
 
-def _fleet_rate(plan: DesignPlan, light: Traffic, budget: Budget) -> float:
+def _fleet_rate(plan: DesignPlan, bounds: list[float], budget: Budget) -> float:
     """Return a load that no fleet of the plan within the budget exceeds."""
     watts = sum(
-        budget.charge_w(pool.server) / rate
-        for pool, rate in zip(plan.pools, _alone_bounds(plan, light), strict=True)
+        budget.charge_w(pool.server) / rate for pool, rate in zip(plan.pools, bounds, strict=True)
     )
     return budget.power_w / watts

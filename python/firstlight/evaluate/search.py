@@ -15,7 +15,7 @@ import numpy as np
 
 from firstlight.errors import InfeasibleError, ScenarioError
 from firstlight.evaluate import capacity
-from firstlight.evaluate.cell import Cell, Group, Role, Serving, fitting_tp, group
+from firstlight.evaluate.cell import Cell, Group, Role, Serving, fitting_tp, group, room_tok
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 CHUNKS_MIXED_TOK = (2048, 512, 1024, 4096, 8192)
 CHUNKS_PREFILL_TOK = (8192, 2048)
 CHUNK_DECODE_TOK = 2048
+PS_PER_S = 1e12
 SCREEN_TOLERANCE_FRAC = 0.03
 COARSE_TOLERANCE_FRAC = 0.015
+MOST_CELLS = 1 << 30
 SIMULATED_CELLS = 2
 """Cells of a design that are simulated whole after the screening."""
 DECODE_WAIT_STEPS = 10
@@ -76,6 +78,7 @@ class Budget:
         limits: Most servers of an id there are, for a retrofit.
         site: Overheads that count against it.
         max_cell_servers: Largest cell.
+        standing_w: What the servers under `limits` take already, at the boundary [W].
     """
 
     power_w: float
@@ -84,6 +87,7 @@ class Budget:
     limits: dict[str, int]
     site: Site
     max_cell_servers: int
+    standing_w: float = 0.0
 
     def charge_w(self, server: Server) -> float:
         """Return what one server takes of the budget, at the budget's boundary [W]."""
@@ -96,7 +100,11 @@ class Budget:
 
     def cells(self, servers: tuple[tuple[Server, int], ...]) -> int:
         """Return how many cells of these servers fit."""
-        fit = int(self.power_w / sum(self.charge_w(server) * n for server, n in servers) + 1e-9)
+        added_w = sum(
+            self.charge_w(server) * n for server, n in servers if server.id not in self.limits
+        )
+        free_w = self.power_w - self.standing_w
+        fit = int(free_w / added_w + 1e-9) if added_w else MOST_CELLS
         counts: dict[str, int] = {}
         for server, n in servers:
             counts[server.id] = counts.get(server.id, 0) + n
@@ -177,9 +185,7 @@ def best_cell(
         _screen(pool, plan.serving, traffic=traffic, slo=slo, cancelled=cancelled)
         for pool in plan.pools
     ]
-    candidates = sorted(
-        _candidates(plan, screened, budget), key=lambda candidate: -candidate[0]
-    )
+    candidates = sorted(_candidates(plan, screened, budget), key=lambda candidate: -candidate[0])
     if not candidates:
         raise ScenarioError(
             f"{plan.name}: no cell of {' + '.join(pool.server.id for pool in plan.pools)} fits "
@@ -193,16 +199,18 @@ def best_cell(
         )
         cell = Cell(groups=groups, serving=plan.serving)
         cells = budget.cells(tuple((g.server, g.count) for g in groups))
-        rate = capacity.search(
+        held = capacity.search(
             cell.fleet,
             traffic,
             slo=slo,
             guess_request_per_s=score / cells * 0.95,
             tolerance_frac=COARSE_TOLERANCE_FRAC,
+            first_step_frac=0.1,
             cancelled=cancelled,
         )
+        rate = held.rate_request_per_s if held else 0.0
         if rate > 0 and (best is None or rate * cells > best.rate_request_per_s * best.cells):
-            alone = {option.group.role: option.rate for option in screened}
+            alone: dict[str, float] = {option.group.role: option.rate for option in screened}
             best = Found(cell=cell, cells=cells, rate_request_per_s=rate, alone=alone)
     if best is None:
         raise InfeasibleError(
@@ -222,9 +230,7 @@ def _candidates(
         )
         cells = budget.cells(servers)
         if cells:
-            rate = min(
-                option.rate * count for option, count in zip(screened, counts, strict=True)
-            )
+            rate = min(option.rate * count for option, count in zip(screened, counts, strict=True))
             yield cells * rate, counts
 
 
@@ -280,7 +286,7 @@ def _screen(
 ) -> _Screened:
     """Find the best tensor parallelism and chunk of a pool alone."""
     best: _Screened | None = None
-    for option in _options(pool, serving):
+    for option in _options(pool, serving, longest_tok=_longest_tok(pool, traffic)):
         made = group(
             pool.server, role=pool.role, tp=option[0], chunk_tok=option[1], serving=serving
         )
@@ -305,7 +311,14 @@ def _screen(
     return best
 
 
-def _options(pool: PoolPlan, serving: Serving) -> list[tuple[int, int]]:
+def _longest_tok(pool: PoolPlan, traffic: Traffic) -> int:
+    """Return the most tokens one request keeps on a replica of this pool."""
+    every = traffic.requests
+    kept = every.isl_tok if pool.role == "prefill" else every.isl_tok + every.osl_tok
+    return int(kept.max(initial=1))
+
+
+def _options(pool: PoolPlan, serving: Serving, *, longest_tok: int = 0) -> list[tuple[int, int]]:
     """Return (tensor parallelism, chunk) to try."""
     if pool.server.engine is not None:
         return [(1, pool.chunk_tok or 0)]
@@ -315,6 +328,9 @@ def _options(pool: PoolPlan, serving: Serving) -> list[tuple[int, int]]:
             # The message of the group itself says what is missing.
             group(pool.server, role=pool.role, tp=pool.tp, chunk_tok=2048, serving=serving)
         degrees = (pool.tp,)
+    # A replica that could never hold the longest request would refuse it.
+    roomy = [tp for tp in degrees if room_tok(pool.server, tp=tp, serving=serving) >= longest_tok]
+    degrees = tuple(roomy) or degrees[-1:]
     chunks = {
         "mixed": CHUNKS_MIXED_TOK[:1],
         "prefill": CHUNKS_PREFILL_TOK,
@@ -346,36 +362,45 @@ def alone(
     """
     by_itself = replace(made, role="mixed", count=1)
     fleet = Cell(groups=(by_itself,), serving=serving).fleet
-    phase = {"mixed": None, "prefill": "prefill", "decode": "decode"}[made.role]
+    phase = None if made.role == "mixed" else made.role
     if phase == "prefill":
         slo = replace(slo, tpot_s=1e6)
     if phase == "decode":
         slo = replace(slo, ttft_s=DECODE_WAIT_STEPS * slo.tpot_s)
     only = replace(traffic, phase=phase)
-    return capacity.search(
+    held = capacity.search(
         fleet,
         only,
         slo=slo,
-        guess_request_per_s=0.7 * bound(made, traffic=traffic),
+        guess_request_per_s=0.5 * bound(made, serving=serving, traffic=traffic),
         tolerance_frac=tolerance_frac,
         cancelled=cancelled,
     )
+    return held.rate_request_per_s if held else 0.0
 
 
-def bound(made: Group, *, traffic: Traffic) -> float:
+def bound(made: Group, *, serving: Serving, traffic: Traffic) -> float:
     """Return a load that one server cannot exceed, from step times alone [request/s].
 
     Args:
         made: The server in its role.
+        serving: How the model is served.
         traffic: What arrives; its mean lengths are used.
     """
     table = made.table
     uncached, output = traffic.mean_uncached_tok, traffic.mean_output_tok
     chunk = min(made.chunk_tok, table.max_tok)
-    prefill_s = uncached * float(table.linear_ps[chunk]) / chunk / 1e12
-    seqs = np.arange(1, made.max_seqs + 1)
-    step_s = (table.linear_ps[seqs] + table.head_ps[seqs]).astype(float) / 1e12
-    decode_s = output * float((step_s / seqs).min())
+    prefill_s = uncached * float(table.linear_ps[chunk]) / chunk / PS_PER_S
+    context = traffic.mean_input_tok + output / 2.0
+    room = made.kv_blocks * serving.block_tok / context
+    seqs = np.arange(1, max(min(made.max_seqs, int(room)), 1) + 1)
+    step_ps = (
+        table.linear_ps[seqs]
+        + table.head_ps[seqs]
+        + table.decode_attn_floor_ps[seqs]
+        + table.decode_attn_ctx_ps[seqs] * seqs * context
+    )
+    decode_s = output * float((step_ps / seqs).min()) / PS_PER_S
     busy_s = {"mixed": prefill_s + decode_s, "prefill": prefill_s, "decode": decode_s}[made.role]
     return made.replicas / busy_s
 
@@ -389,7 +414,7 @@ def _why_not(pool: PoolPlan, serving: Serving, *, traffic: Traffic, slo: Slo) ->
     if pool.role != "decode":
         tokens = min(int(mean) or 1, table.max_tok)
         steps = max(mean / table.max_tok, 1.0)
-        seconds = float(table.linear_ps[tokens]) * steps / 1e12
+        seconds = float(table.linear_ps[tokens]) * steps / PS_PER_S
         if pool.server.engine is not None:
             return (
                 f"TTFT {slo.ttft_s:g} s cannot be met by {pool.server.id}: one pass over the "
@@ -400,7 +425,7 @@ def _why_not(pool: PoolPlan, serving: Serving, *, traffic: Traffic, slo: Slo) ->
                 f"TTFT {slo.ttft_s:g} s cannot be met by {pool.server.id}: a prompt of "
                 f"{mean:.0f} uncached tokens takes {seconds:.3g} s"
             )
-    step_s = float(table.linear_ps[1] + table.head_ps[1]) / 1e12
+    step_s = float(table.linear_ps[1] + table.head_ps[1]) / PS_PER_S
     return (
         f"the service level cannot be met by {pool.server.id} as {pool.role}: one step takes at "
         f"least {step_s * 1e3:.3g} ms against TPOT {slo.tpot_s * 1e3:g} ms, TTFT {slo.ttft_s:g} s"

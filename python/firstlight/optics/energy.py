@@ -269,7 +269,8 @@ def cycle_ledger(stack: LinearStack, *, spec: EngineSpec, snr_db: float | None =
         snr_db: Ratio the laser is sized for, instead of the engine's [dB].
 
     Source:
-        docs/optics.md: 78.83 nJ for Llama-3.1-8B on iris-nova-optimistic.
+        The budget of tests/physics/test_optical_energy.py: 78.83 nJ for Llama-3.1-8B on
+        iris-nova-optimistic, 38 % of it laser.
     """
     total = Ledger()
     for layer in stack.layers:

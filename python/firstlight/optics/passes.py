@@ -16,12 +16,13 @@ import numpy as np
 
 from firstlight.errors import ModelError, ScenarioError
 from firstlight.optics.spec import checked_count
+from firstlight.optics.tiles import hit_chance
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from firstlight.optics.spec import EngineSpec
-    from firstlight.optics.tiles import LinearStack
+    from firstlight.optics.tiles import LinearLayer, LinearStack
 
     F64 = NDArray[np.float64]
 
@@ -117,7 +118,7 @@ def pass_time_s(
     """Return the time of one pass over all linear layers [s].
 
     Engines share the tiles of one layer; a layer starts when the previous one has ended, so a layer
-    takes ⌈tiles/engines⌉ rounds. A tile takes the longer of streaming and loading when
+    takes ⌈tiles/engines⌉ rounds. Experts that no token visits are not loaded. A tile takes the longer of streaming and loading when
     double-buffered, their sum otherwise. When every tile has its own engine, nothing is reloaded.
 
     Args:
@@ -136,17 +137,40 @@ def pass_time_s(
     load_s = 0.0 if is_resident(stack, spec=spec, weight_bits=weight_bits) else tile_load_s(spec)
     total = np.zeros_like(count)
     for layer in stack.layers:
-        hit = layer.experts_hit(count)
-        rounds = np.ceil(_whole(hit * layer.tiles(spec) * per_weight) / spec.engines)
-        tokens_at_tile = np.divide(
-            count * layer.top_k, hit, out=np.zeros_like(count), where=hit > 0
-        )
-        stream_s = tokens_at_tile * passes / spec.f_cycle_hz
-        tile_s = np.maximum(stream_s, load_s) if spec.double_buffer else stream_s + load_s
-        total += layer.count * rounds * tile_s
+        tiles = layer.tiles(spec) * per_weight
+        if layer.experts == 1:
+            stream_s = count * passes / spec.f_cycle_hz
+            rounds = -(-tiles // spec.engines)
+            total += layer.count * rounds * _tile_s(stream_s, load_s=load_s, spec=spec)
+        else:
+            total += layer.count * _mixture_s(
+                layer, tokens=count, tiles=tiles, load_s=load_s, spec=spec
+            )
     if first_reload == "exposed" and spec.double_buffer:
         total += load_s
     return np.where(count > 0, total, 0.0)
+
+
+def _tile_s(stream_s: F64, *, load_s: float, spec: EngineSpec) -> F64:
+    return np.maximum(stream_s, load_s) if spec.double_buffer else stream_s + load_s
+
+
+def _mixture_s(
+    layer: LinearLayer, *, tokens: F64, tiles: int, load_s: float, spec: EngineSpec
+) -> F64:
+    """One layer of experts: every expert hit loads its tiles, and a busier one streams longer.
+
+    Tiles of different experts share the engines evenly, but no layer ends before its longest tile.
+    """
+    work, longest = np.zeros_like(tokens), np.zeros_like(tokens)
+    for share in layer.visit_share():
+        hit = hit_chance(share, tokens=tokens)
+        visits = np.divide(tokens * share, hit, out=np.zeros_like(tokens), where=hit > 0)
+        stream_s = visits * spec.encoding.passes / spec.f_cycle_hz
+        tile_s = _tile_s(stream_s, load_s=load_s, spec=spec)
+        work += hit * tile_s
+        longest = np.maximum(longest, tile_s)
+    return np.maximum(work * tiles / spec.engines, longest)
 
 
 def prompt_time_s(
@@ -185,12 +209,6 @@ def is_resident(stack: LinearStack, *, spec: EngineSpec, weight_bits: int) -> bo
     """Return whether the engines hold the whole model at once, so that nothing is ever reloaded."""
     tiles = sum(layer.tiles(spec) * layer.count * layer.experts for layer in stack.layers)
     return tiles * slices(spec, weight_bits=weight_bits) <= spec.engines
-
-
-def _whole(tiles: F64) -> F64:
-    """Undo the rounding of an expectation that is a whole number, so that ceil does not add one."""
-    nearest = np.rint(tiles)
-    return np.where(np.abs(tiles - nearest) < 1e-6, nearest, tiles)
 
 
 def _tokens(tokens: ArrayLike) -> F64:

@@ -40,8 +40,13 @@ ENCODINGS = {
     "offset_both": Encoding(
         passes=1, conversions_per_output=1, is_input_offset=True, is_weight_offset=True
     ),
+    "offset_both_raw": Encoding(
+        passes=1, conversions_per_output=1, is_input_offset=True, is_weight_offset=True
+    ),
+    "nonnegative": Encoding(passes=1, conversions_per_output=1),
+    "nonnegative_digital": Encoding(passes=1, conversions_per_output=2),
 }
-"""Signed encodings by name."""
+"""Signed encodings by name; `raw` leaves the known light to the converter, so it needs more bits."""
 
 
 def _count(low: int, high: int, *, unit: str = "1") -> Any:  # noqa: ANN401 (a dataclass field)

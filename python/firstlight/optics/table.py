@@ -122,6 +122,10 @@ def step_table(
     linear_j = energy.pass_energy_j(
         stack, spec=spec, tokens=tokens, weight_bits=weight_bits, is_reloaded=not resident
     )
+    # A sliding layer attends to a whole window once a prompt is longer: a cost a token, not a pair.
+    window = tokens * stack.attention_mac_per_tok
+    linear_s += 2 * window / unit.op_per_s
+    linear_j += window * unit.energy_j_per_mac
     head_s, head_j = _head(stack, spec=spec, weight_bits=weight_bits, max_seqs=max_seqs)
     ctx_s, ctx_j = _context(stack, unit=unit, kv_bits=kv_bits)
     mac = stack.attention_mac_per_pair

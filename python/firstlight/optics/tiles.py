@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from firstlight.errors import ModelError
+from firstlight.models.operator import LOAD_SPREAD, operators
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
+    from firstlight.models import ModelShape
     from firstlight.optics.spec import EngineSpec
 
 
@@ -62,18 +65,37 @@ class LinearLayer:
         """Tiles of one copy of one occurrence."""
         return self.k_tiles(spec) * self.n_tiles(spec)
 
-    def experts_hit(self, tokens: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return how many copies a batch is expected to touch when tokens choose evenly.
+    def visit_share(self) -> NDArray[np.float64]:
+        """Return the chance that a token visits each copy, (experts,); they sum to `top_k`.
 
-        Args:
-            tokens: Batch sizes.
-
-        Returns:
-            experts · (1 − (1 − top_k/experts)^tokens); a real router is less even and touches fewer.
+        Routers are uneven: a power law on uniform quantiles, as the silicon side assumes.
         """
-        miss = 1.0 - self.top_k / self.experts
-        hit: NDArray[np.float64] = self.experts * (1.0 - miss**tokens)
+        import numpy as np
+
+        place = (np.arange(self.experts) + 0.5) / self.experts
+        weight = place**LOAD_SPREAD
+        share: NDArray[np.float64] = np.minimum(1.0, self.top_k * weight / weight.sum())
+        return share
+
+    def experts_hit(self, tokens: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return how many copies a batch is expected to touch, shape of `tokens`."""
+        import numpy as np
+
+        hit = np.zeros_like(tokens)
+        for share in self.visit_share():
+            hit += hit_chance(share, tokens=tokens)
         return hit
+
+
+def hit_chance(share: float, *, tokens: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the chance that a batch touches a copy that each token visits with chance `share`."""
+    import numpy as np
+
+    if share >= 1.0:
+        return np.where(tokens > 0, 1.0, 0.0)
+    # 1 − (1 − share)^tokens, exact for small shares and faster than a power.
+    chance: NDArray[np.float64] = -np.expm1(tokens * np.log1p(-share))
+    return chance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +106,9 @@ class LinearStack:
         layers: Every linear layer except the output head.
         hidden_size: Width of the residual stream; a chunk's activations are this wide.
         head: The output head, computed digitally for the last token of a prompt, or None.
-        attention_mac_per_pair: Multiply-accumulates of one query-key pair over all layers.
+        attention_mac_per_pair: Multiply-accumulates of one query-key pair over all layers that
+            attend to the whole context.
+        attention_mac_per_tok: Multiply-accumulates of one token in sliding layers, whole windows.
         kv_elements_per_tok: Numbers stored for one token over all layers.
     """
 
@@ -92,6 +116,7 @@ class LinearStack:
     hidden_size: int
     head: LinearLayer | None = None
     attention_mac_per_pair: int = 0
+    attention_mac_per_tok: int = 0
     kv_elements_per_tok: int = 0
 
     def __post_init__(self) -> None:
@@ -121,108 +146,35 @@ def tile_count(stack: LinearStack | Sequence[LinearLayer], *, spec: EngineSpec) 
     return sum(layer.tiles(spec) * layer.count * layer.experts for layer in layers)
 
 
-def linear_stack(shape: Any) -> LinearStack:  # noqa: ANN401 (any object with a model's shape)
+def linear_stack(shape: ModelShape) -> LinearStack:
     """Extract the linear layers of a model, with q, k, v fused and gate, up fused.
 
-    Fusing matters: it is one mask sweep over the same inputs, and it is how tiles are counted.
+    Fusing matters: it is one mask sweep over the same inputs, and it is how tiles are counted. The
+    routers of a mixture of experts are left to the digital part: they are tiny and decide exactly.
 
     Args:
-        shape: An object or mapping with `hidden_size`, `num_heads`, `num_kv_heads`, `head_dim`,
-            `ffn_size`, `num_layers`, `vocab_size`, and optionally `moe` (`experts`, `topk`,
-            `expert_ffn`, `shared`, `first_dense_layers`) and `mla` (`q_lora_rank`,
-            `kv_lora_rank`, `qk_nope`, `qk_rope`, `v`).
-
-    Raises:
-        ModelError: When a size is missing or impossible.
+        shape: The model.
     """
-    hidden, layers = _size(shape, "hidden_size"), _size(shape, "num_layers")
-    heads = _size(shape, "num_heads")
-    mla = _get(shape, "mla")
-    if mla is None:
-        attention, head_mac, kv = _grouped_attention(shape)
-    else:
-        attention, head_mac, kv = _latent_attention(shape, mla)
-    vocab = _size(shape, "vocab_size")
+    linear, head = [], None
+    for operator in operators(shape):
+        if operator.kind == "linear" and operator.name != "router":
+            layer = LinearLayer(
+                name=operator.name,
+                k=operator.rows,
+                n=operator.cols,
+                count=operator.count,
+                experts=operator.experts,
+                top_k=operator.experts_active,
+            )
+            linear.append(layer)
+        elif operator.kind == "head":
+            head = LinearLayer(name=operator.name, k=operator.rows, n=operator.cols)
+    mac = shape.attention_flop_per_pair // 2
     return LinearStack(
-        layers=(*attention, *_feed_forward(shape)),
-        hidden_size=hidden,
-        head=LinearLayer(name="head", k=hidden, n=vocab),
-        attention_mac_per_pair=layers * heads * head_mac,
-        kv_elements_per_tok=layers * kv,
+        layers=tuple(linear),
+        hidden_size=shape.hidden_size,
+        head=head,
+        attention_mac_per_pair=shape.full_layers * mac,
+        attention_mac_per_tok=shape.sliding_layers * shape.sliding_window_tok * mac,
+        kv_elements_per_tok=shape.kv_elements_per_tok,
     )
-
-
-def _grouped_attention(shape: object) -> tuple[list[LinearLayer], int, int]:
-    hidden, layers = _size(shape, "hidden_size"), _size(shape, "num_layers")
-    heads, kv_heads = _size(shape, "num_heads"), _size(shape, "num_kv_heads")
-    dim = _size(shape, "head_dim")
-    linear = [
-        LinearLayer(name="qkv", k=hidden, n=(heads + 2 * kv_heads) * dim, count=layers),
-        LinearLayer(name="attention_out", k=heads * dim, n=hidden, count=layers),
-    ]
-    return linear, 2 * dim, 2 * kv_heads * dim
-
-
-def _latent_attention(shape: object, mla: object) -> tuple[list[LinearLayer], int, int]:
-    hidden, layers = _size(shape, "hidden_size"), _size(shape, "num_layers")
-    heads = _size(shape, "num_heads")
-    q_rank, kv_rank = _size(mla, "q_lora_rank"), _size(mla, "kv_lora_rank")
-    nope, rope, value = _size(mla, "qk_nope"), _size(mla, "qk_rope"), _size(mla, "v")
-    linear = [
-        LinearLayer(name="q_kv_down", k=hidden, n=q_rank + kv_rank + rope, count=layers),
-        LinearLayer(name="q_up", k=q_rank, n=heads * (nope + rope), count=layers),
-        LinearLayer(name="kv_up", k=kv_rank, n=heads * (nope + value), count=layers),
-        LinearLayer(name="attention_out", k=heads * value, n=hidden, count=layers),
-    ]
-    return linear, nope + rope + value, kv_rank + rope
-
-
-def _feed_forward(shape: object) -> list[LinearLayer]:
-    hidden, layers = _size(shape, "hidden_size"), _size(shape, "num_layers")
-    moe = _get(shape, "moe")
-    if moe is None:
-        return _gated(hidden=hidden, ffn=_size(shape, "ffn_size"), count=layers)
-    dense = int(_get(moe, "first_dense_layers") or 0)
-    experts, top_k = _size(moe, "experts"), _size(moe, "topk")
-    expert_ffn, shared = _size(moe, "expert_ffn"), int(_get(moe, "shared") or 0)
-    sparse = layers - dense
-    if sparse < 1:
-        raise ModelError(f"moe: first_dense_layers={dense} leaves no sparse layer of {layers}")
-    out = [
-        LinearLayer(
-            name="expert_gate_up",
-            k=hidden,
-            n=2 * expert_ffn,
-            count=sparse,
-            experts=experts,
-            top_k=top_k,
-        ),
-        LinearLayer(
-            name="expert_down", k=expert_ffn, n=hidden, count=sparse, experts=experts, top_k=top_k
-        ),
-    ]
-    if dense:
-        out += _gated(hidden=hidden, ffn=_size(shape, "ffn_size"), count=dense)
-    if shared:
-        out += _gated(hidden=hidden, ffn=shared * expert_ffn, count=sparse, prefix="shared_")
-    return out
-
-
-def _gated(*, hidden: int, ffn: int, count: int, prefix: str = "") -> list[LinearLayer]:
-    return [
-        LinearLayer(name=f"{prefix}gate_up", k=hidden, n=2 * ffn, count=count),
-        LinearLayer(name=f"{prefix}down", k=ffn, n=hidden, count=count),
-    ]
-
-
-def _get(shape: object, name: str) -> Any:  # noqa: ANN401
-    if isinstance(shape, Mapping):
-        return shape.get(name)
-    return getattr(shape, name, None)
-
-
-def _size(shape: object, name: str) -> int:
-    value = _get(shape, name)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ModelError(f"model shape: {name}={value!r} must be a whole number ≥ 1")
-    return value

@@ -1,58 +1,88 @@
 """Serving software around the kernels: what a step costs beyond them.
 
 A stack's numbers are fitted once, on measured serving rows that are not among those it is judged
-by (docs/roofline.md lists both).
+by (docs/roofline.md lists both); `tools/fit_stacks.py` writes them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import resources
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from firstlight.errors import ModelError, nearest
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+    from numpy.typing import NDArray
+
+    from firstlight.roofline.device import Device
+
+    F64 = NDArray[np.float64]
+
+STACKS = ("vllm-2025", "splitwise-2023")
+FILE = "stacks.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stack:
     """Overheads of one serving stack.
 
     Attributes:
         id: Name a caller gives.
-        step_s: Time of a step in which no kernel runs [s].
+        step_s: Time of a step beside its kernels [s].
         sequence_s: The same for each emitted token [s].
-        kernel_scale: Kernel time over the tabled kernels' time.
+        overhead_power_frac: Board power during the overhead, of the cap.
         graph_bytes: Memory kept for captured graphs and the runtime, a device [B].
         source: Where the numbers come from.
+        curves: Overhead by tokens in the step, (tokens, seconds) by ``device/tp``; empty when
+            `step_s` and `sequence_s` say it all.
+        curve_layers: Layers of the model the curves were measured with; 0 without curves.
     """
 
     id: str
     step_s: float
     sequence_s: float
-    kernel_scale: float
+    overhead_power_frac: float
     graph_bytes: float
     source: str
+    curves: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = field(default_factory=dict)
+    curve_layers: int = 0
+
+    def overhead_w(self, device: Device) -> float:
+        """Return board power above idle during the overhead [W]."""
+        return max(0.0, self.overhead_power_frac * device.tdp_w - device.idle_w)
+
+    def step_overhead_s(self, tokens: F64, *, device: Device, tp: int, layers: int) -> F64:
+        """Return what a step of `tokens` costs beside its kernels and emitted tokens [s].
+
+        A curve of another device or group size stands in when there is none: the nearest group on
+        the device whose tables stand for this one.
+
+        Args:
+            tokens: Tokens in the step.
+            device: Where it runs.
+            tp: Devices in the group.
+            layers: Layers of the model; the curves count launches, which go with layers.
+        """
+        if not self.curves:
+            return np.full_like(tokens, self.step_s)
+        names = [name for name in self.curves if name.startswith(f"{device.tables}/")]
+        key = min(names or list(self.curves), key=lambda name: abs(int(name.split("/")[1]) - tp))
+        at, overhead_s = (np.array(values) for values in self.curves[key])
+        scale = layers / self.curve_layers
+        return np.asarray(scale * np.interp(np.log(tokens), np.log(at), overhead_s))
 
 
-STACKS = {
-    s.id: s
-    for s in (
-        Stack(
-            id="vllm-2025",
-            step_s=0.0005,
-            sequence_s=4e-6,
-            kernel_scale=1.0,
-            graph_bytes=1.0e9,
-            source="fitted on ML.ENERGY v3 steady-state rows (vLLM 0.11)",
-        ),
-        Stack(
-            id="splitwise-2023",
-            step_s=0.015,
-            sequence_s=2.5e-4,
-            kernel_scale=1.2,
-            graph_bytes=1.0e9,
-            source="fitted on the Splitwise characterisation (2023, FP16)",
-        ),
-    )
-}
+@lru_cache(maxsize=1)
+def _shipped() -> dict[str, Stack]:
+    text = (resources.files("firstlight.roofline") / "data" / FILE).read_text(encoding="utf-8")
+    return {entry["id"]: Stack(**entry) for entry in json.loads(text)}
 
 
 def stack(name: str) -> Stack:
@@ -61,9 +91,8 @@ def stack(name: str) -> Stack:
     Raises:
         ModelError: No such stack; the message lists those there are.
     """
-    found = STACKS.get(name)
-    if found is None:
+    if name not in STACKS:
         raise ModelError(
             f"unknown serving stack {name!r}{nearest(name, STACKS)}; allowed: {', '.join(STACKS)}"
         )
-    return found
+    return _shipped()[name]

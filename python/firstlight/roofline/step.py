@@ -15,7 +15,8 @@ from firstlight.roofline.linear import Cost, gemm, knots, linear_parts
 from firstlight.roofline.power import power_curve
 from firstlight.roofline.precision import PRECISIONS, Precision, kv_bits, precision
 from firstlight.roofline.shard import Shard, shard
-from firstlight.roofline.stack import Stack, stack
+from firstlight.roofline.stack import Stack
+from firstlight.roofline.stack import stack as find_stack
 from firstlight.steps import StepTable
 
 if TYPE_CHECKING:
@@ -81,7 +82,31 @@ def step_table(
     """
     _limit("max_tok", max_tok, _MOST_TOK)
     _limit("max_seqs", max_seqs, _MOST_SEQS)
-    return _step_table(shape, device_id, tp, weights, kv, max_tok, max_seqs, stack)
+    return _step_table(shape, device_id, tp, weights, kv, max_tok, max_seqs, find_stack(stack))
+
+
+def bare_step_table(
+    shape: ModelShape,
+    device_id: str,
+    *,
+    tp: int,
+    weights: str,
+    kv: str,
+    max_tok: int,
+    max_seqs: int,
+) -> StepTable:
+    """Return a step table of the kernels alone, without any serving stack: what stacks are fitted on."""
+    return _step_table(shape, device_id, tp, weights, kv, max_tok, max_seqs, _BARE)
+
+
+_BARE = Stack(
+    id="bare",
+    step_s=0.0,
+    sequence_s=0.0,
+    overhead_power_frac=0.0,
+    graph_bytes=0.0,
+    source="kernels alone",
+)
 
 
 def _limit(name: str, value: object, most: int) -> None:
@@ -98,46 +123,47 @@ def _step_table(
     kv: str,
     max_tok: int,
     max_seqs: int,
-    stack_id: str,
+    around: Stack,
 ) -> StepTable:
-    where, form, bits, around = device(device_id), precision(weights), kv_bits(kv), stack(stack_id)
+    where, form, bits = device(device_id), precision(weights), kv_bits(kv)
     where.peak(form)
     part = shard(shape, tp)
     plain = PRECISIONS["bf16"]
-    linear = _linear(where, form, plain, part, around, max_tok)
+    parts = linear_parts(where, form, plain, part, knots(max_tok))
+    linear = _linear(where, parts, part, around, max_tok)
     head = _head(where, plain, part, around, max_seqs)
     attend = attention(where, part, kv_bits=bits, max_tok=max_tok, max_seqs=max_seqs)
-    layers, scale = shape.full_layers, around.kernel_scale
+    layers = shape.full_layers
     group = float(tp)
     window = shape.sliding_layers * shape.sliding_window_tok
     tokens = np.arange(max_tok + 1, dtype=np.float64)
     seqs = np.arange(max_seqs + 1, dtype=np.float64)
     # A sliding layer attends to a whole window once a prompt is longer than it: a cost for each
     # token (prefill) and for each sequence (decode), not for each context token.
-    linear_s = linear.time_s + scale * window * tokens * attend.pair_s[-1]
-    linear_j = linear.energy_j + scale * window * tokens * attend.pair_j[-1]
+    # The causal edge of a chunk goes with its tokens too (decoding tokens pay it as well, which is
+    # a thousandth of their step).
+    linear_s = linear.time_s + tokens * (window * attend.pair_s[-1] + layers * attend.edge_s)
+    linear_j = linear.energy_j + tokens * (window * attend.pair_j[-1] + layers * attend.edge_j)
     sliding_floor = (
         shape.sliding_layers * attend.decode_floor_s + window * seqs * attend.decode_ctx_s
     )
     sliding_j = shape.sliding_layers * attend.decode_floor_j + window * seqs * attend.decode_ctx_j
-    mix, mix_status = _mix(where)
+    mix, mix_status = _mix(where, part)
     return StepTable(
         linear_ps=_whole(np.maximum.accumulate(linear_s) * _PS),
         head_ps=_whole(np.maximum.accumulate(head.time_s) * _PS),
-        prefill_attn_floor_ps=round(scale * shape.num_layers * attend.prefill_floor_s * _PS),
-        prefill_attn_pair_fs=_whole(scale * layers * attend.pair_s * _FS),
-        decode_attn_floor_ps=_whole(scale * (layers * attend.decode_floor_s + sliding_floor) * _PS),
-        decode_attn_ctx_ps=_whole(scale * layers * attend.decode_ctx_s * _PS),
+        prefill_attn_floor_ps=round(shape.num_layers * attend.prefill_floor_s * _PS),
+        prefill_attn_pair_fs=_whole(layers * attend.pair_s * _FS),
+        decode_attn_floor_ps=_whole((layers * attend.decode_floor_s + sliding_floor) * _PS),
+        decode_attn_ctx_ps=_whole(layers * attend.decode_ctx_s * _PS),
         mix_1024=round(1024 * mix),
         linear_pj=_whole(group * linear_j * _PS),
         head_pj=_whole(group * head.energy_j * _PS),
-        prefill_attn_pair_fj=_whole(group * scale * layers * attend.pair_j * _FS),
-        decode_attn_floor_pj=_whole(
-            group * scale * (layers * attend.decode_floor_j + sliding_j) * _PS
-        ),
-        decode_attn_ctx_pj=_whole(group * scale * layers * attend.decode_ctx_j * _PS),
+        prefill_attn_pair_fj=_whole(group * layers * attend.pair_j * _FS),
+        decode_attn_floor_pj=_whole(group * (layers * attend.decode_floor_j + sliding_j) * _PS),
+        decode_attn_ctx_pj=_whole(group * layers * attend.decode_ctx_j * _PS),
         provenance={
-            "linear": (linear.status, linear.source),
+            **{name: (cost.status, cost.source) for name, cost in parts.items()},
             "head": (head.status, head.source),
             "attention": (attend.status, attend.source),
             "mix": mix_status,
@@ -152,19 +178,17 @@ def _whole(values: F64) -> U64:
 
 
 def _linear(
-    where: Device, form: Precision, plain: Precision, part: Shard, around: Stack, max_tok: int
+    where: Device, parts: dict[str, Cost], part: Shard, around: Stack, max_tok: int
 ) -> Cost:
     at = knots(max_tok)
-    parts = linear_parts(where, form, plain, part, at)
-    time_s = around.kernel_scale * sum(cost.time_s for cost in parts.values())
-    energy_j = around.kernel_scale * sum(cost.energy_j for cost in parts.values())
-    floor_w = float(power_curve(where, "gemm", "bf16").above_idle_w(np.zeros(1), np.zeros(1))[0])
+    time_s = np.sum([cost.time_s for cost in parts.values()], axis=0)
+    energy_j = np.sum([cost.energy_j for cost in parts.values()], axis=0)
+    overhead_s = around.step_overhead_s(at, device=where, tp=part.tp, layers=part.shape.num_layers)
     tokens = np.arange(max_tok + 1, dtype=np.float64)
-    whole_s = np.interp(tokens, at, time_s + around.step_s)
-    whole_j = np.interp(tokens, at, energy_j + floor_w * around.step_s)
+    whole_s = np.interp(tokens, at, time_s + overhead_s)
+    whole_j = np.interp(tokens, at, energy_j + around.overhead_w(where) * overhead_s)
     whole_s[0] = whole_j[0] = 0.0
-    worst = next((c for c in parts.values() if c.status == "estimate"), next(iter(parts.values())))
-    return Cost(time_s=whole_s, energy_j=whole_j, status=worst.status, source=worst.source)
+    return Cost(time_s=whole_s, energy_j=whole_j, status="", source="")
 
 
 def _head(where: Device, plain: Precision, part: Shard, around: Stack, max_seqs: int) -> Cost:
@@ -177,20 +201,27 @@ def _head(where: Device, plain: Precision, part: Shard, around: Stack, max_seqs:
     floor_w = power_curve(where, "gemm", "bf16").above_idle_w(0.0 * at, 0.0 * at)
     seqs = np.arange(max_seqs + 1, dtype=np.float64)
     time_s = np.interp(seqs, at, product.time_s + extra_s)
-    energy_j = np.interp(seqs, at, product.energy_j + floor_w * extra_s)
+    extra_j = floor_w * sampler_s + around.overhead_w(where) * around.sequence_s * at
+    energy_j = np.interp(seqs, at, product.energy_j + extra_j)
     time_s[0] = energy_j[0] = 0.0
     return Cost(time_s=time_s, energy_j=energy_j, status=product.status, source=product.source)
 
 
-def _mix(where: Device) -> tuple[float, tuple[str, str]]:
+def _mix(where: Device, part: Shard) -> tuple[float, tuple[str, str]]:
+    """Return the share of the smaller attention part that adds, and its provenance.
+
+    The share grows with the query heads a KV head serves: in a mixed step each of them reads the
+    cache on its own.
+    """
     found = calibration().scalars["mix"]
-    if where.id in found:
-        return found[where.id], (
-            "measured",
-            "mixed prefill and decode attention, LLMServingSim (MIT)",
-        )
-    mean = sum(found.values()) / len(found)
-    return mean, ("estimate", "mean of the mixed tables of RTX 4090 and RTX PRO 6000")
+    group = part.heads / part.kv_heads
+    own = [key for key in found if key.startswith(f"{where.id}/")]
+    key = min(
+        own or [key for key in found if key.startswith("rtx-pro-6000/")],
+        key=lambda key: abs(np.log(int(key.split("/")[1]) / group)),
+    )
+    source = f"mixed prefill and decode attention of {key}, LLMServingSim @5daddb21 (MIT)"
+    return found[key], ("estimate", source)
 
 
 def _energy_status(where: Device) -> tuple[str, str]:

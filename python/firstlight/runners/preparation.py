@@ -90,7 +90,15 @@ def prepare(
         own = recipe.for_layer(name)
         if own is not None:
             weight = model.linear(name)
-            layer = _prepared(name, weight, inputs, own, seed, index, engine)
+            layer = prepare_layer(
+                name,
+                weight,
+                calibration=inputs,
+                recipe=own,
+                seed=seed,
+                number=index,
+                engine=engine,
+            )
             out.signals.append(_signal(layer, weight, inputs))
             layer.tally = Tally()
             out.layers[name] = layer
@@ -99,24 +107,41 @@ def prepare(
     return out
 
 
-def _prepared(
+def prepare_layer(
     name: str,
     weight: FloatArray,
-    inputs: FloatArray,
+    *,
+    calibration: FloatArray,
     recipe: Recipe,
     seed: int,
-    index: int,
+    number: int,
     engine: OpticalEngine | None,
 ) -> PreparedLinear:
-    """Prepare one layer for the engine, or for converters alone."""
+    """Prepare one layer for the engine, or for converters alone.
+
+    Args:
+        name: The layer.
+        weight: (outputs, inputs).
+        calibration: Inputs of the layer on some text, (tokens, inputs).
+        recipe: The choices.
+        seed: Names the noise.
+        number: Place of the layer in the model.
+        engine: The optical engine; None is converters and noise alone.
+    """
     if engine is None:
         from firstlight.runners.converters import ConverterLinear
 
-        return ConverterLinear(name, weight, calibration=inputs, recipe=recipe, seed=seed)
+        return ConverterLinear(name, weight, calibration=calibration, recipe=recipe, seed=seed)
     from firstlight.runners.engine import EngineLinear
 
     return EngineLinear(
-        name, weight, calibration=inputs, recipe=recipe, seed=seed, number=index, engine=engine
+        name,
+        weight,
+        calibration=calibration,
+        recipe=recipe,
+        seed=seed,
+        number=number,
+        engine=engine,
     )
 
 

@@ -6,18 +6,18 @@ new one. Every default comes from the catalog's assumptions, with a source or ma
 
 from __future__ import annotations
 
-from firstlight.scenario.record import (
+from firstlight.scenario.parts import (
     Assumed,
     Design,
     Facility,
     Policy,
     Pool,
     Precision,
-    Scenario,
     Slo,
     Table,
     Workload,
 )
+from firstlight.scenario.record import Scenario
 
 __all__ = [
     "Assumed", "Design", "Facility", "Policy", "Pool", "Precision", "Scenario", "Slo", "Table",

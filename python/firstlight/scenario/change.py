@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from firstlight.errors import ScenarioError, nearest
-from firstlight.scenario import check, rules
-from firstlight.scenario.rules import shown
+from firstlight.scenario import overrides, rules
+from firstlight.scenario.designs import checked_designs
+from firstlight.scenario.rules import Where, known_record, shown
 
 _EVERY_DESIGN = dict.fromkeys(rules.POLICY, "policy") | {"tp": "pools"}
 
@@ -35,23 +36,41 @@ def apply(document: Mapping[str, Any], changes: Mapping[str, object]) -> dict[st
         ScenarioError: A name is unknown.
     """
     done = copy.deepcopy(dict(document))
+    reaching = {name: value for name, value in changes.items() if _is_design(name)}
+    if reaching:
+        _redesign(done, reaching)
     homes = _homes()
     for name, value in changes.items():
+        if name in reaching:
+            continue
         if name in homes:
             _put(done, homes[name], value)
-        elif name in {"design", "designs"}:
-            done["design"] = _plain(value)
         elif name in _EVERY_DESIGN:
             _every(done, name, value)
         elif "." in name:
             _dotted(done, name, value)
         else:
-            known = check.overridable(done["design"])
+            known = overrides.overridable(done["design"])
             if name not in known:
                 allowed = [*homes, *_EVERY_DESIGN, "designs", *known]
                 raise ScenarioError(f"unknown field {name!r}{nearest(name, allowed)}")
             _put(done, ("assumptions", name), value)
     return done
+
+
+def _redesign(document: dict[str, Any], changes: Mapping[str, object]) -> None:
+    """Change designs and check them, for the changes that follow reach into them."""
+    for name in ("design", "designs"):
+        if name in changes:
+            document["design"] = checked_designs({"design": _plain(changes[name])}, where=Where())
+    for name, value in changes.items():
+        if "." in name:
+            _dotted(document, name, value)
+    document["design"] = checked_designs(document, where=Where())
+
+
+def _is_design(name: str) -> bool:
+    return name.partition(".")[0] in {"design", "designs"}
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401  # whatever TOML can hold
@@ -77,6 +96,8 @@ def _put(document: dict[str, Any], home: tuple[str, ...], value: object) -> None
     table = document
     for section in sections:
         table = table.setdefault(section, {})
+        if not isinstance(table, dict):
+            raise ScenarioError(f"{section}: {shown(table)}; allowed: a table")
     if value is None:
         table.pop(field, None)
         return
@@ -90,9 +111,12 @@ def _every(document: dict[str, Any], field: str, value: object) -> None:
     for design in document["design"]:
         if field == "tp":
             for pool in design["pools"]:
-                optical = "engine" in check.server(pool["server"])
+                server = known_record(
+                    pool["server"], kind="server", path=("server",), where=Where()
+                )
+                optical = "engine" in server
                 pool["tp"] = "auto" if optical else value
-        else:
+        elif field != "disaggregate" or len(design["pools"]) > 1:
             design["policy"][field] = value
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from firstlight import catalog
 from firstlight.errors import ScenarioError, nearest
-from firstlight.scenario import check
+from firstlight.scenario.defaults import DEFAULTS
 
 if TYPE_CHECKING:
     from firstlight.scenario.record import Scenario
@@ -21,17 +21,18 @@ def provenance(scenario: Scenario, path: str) -> catalog.Fact:
     if path.startswith("assumptions."):
         return scenario.assumption(path.removeprefix("assumptions.")).fact
     value, field = _value(scenario, path)
-    fact = catalog.assumption(check.DEFAULTS[field])
-    if field == "design":
-        shipped = _shipped(path)
-        return dataclasses.replace(fact, value=value) if value == shipped else _given(value, fact)
+    fact = catalog.assumption(DEFAULTS[field])
     if field in _OF_THE_TRACE and value is None and _value(scenario, _TRACE)[0] != _default_trace():
         return dataclasses.replace(
             fact, value="as the workload has it", unit="text", status=catalog.Status.ASSUMED,
             source="the workload of the scenario", range=None, note="",
         )  # fmt: skip
-    absent = value is None or value == {}
-    return fact if absent or value == fact.value else _given(value, fact)
+    if value is None or value == {}:
+        return fact
+    if field == "design" or (field.startswith("design.") and value != fact.value):
+        shipped = value == _shipped(path)
+        return dataclasses.replace(fact, value=_scalar(value)) if shipped else _given(value, fact)
+    return fact if value == fact.value else _given(value, fact)
 
 
 def _given(value: object, fact: catalog.Fact) -> catalog.Fact:
@@ -43,7 +44,7 @@ def _given(value: object, fact: catalog.Fact) -> catalog.Fact:
 
 
 def _default_trace() -> catalog.Scalar:
-    return catalog.assumption(check.DEFAULTS[_TRACE]).value
+    return catalog.assumption(DEFAULTS[_TRACE]).value
 
 
 def _shipped(path: str) -> object:
@@ -59,7 +60,7 @@ def _scalar(value: object) -> catalog.Scalar:
 
 
 def _value(scenario: Scenario, path: str) -> tuple[Any, str]:
-    """Return a field's value and the key of `check.DEFAULTS` it falls under."""
+    """Return a field's value and the key of `DEFAULTS` it falls under."""
     known = list(scenario.paths())
     if path not in known:
         raise ScenarioError(f"unknown field {path!r}{nearest(path, known)}")
@@ -89,5 +90,5 @@ def _of_design(scenario: Scenario, path: str) -> tuple[Any, str]:
     if steps[0] == "pools":
         value = getattr(design.pools[int(steps[1])], steps[2])
         field = f"design.pools.{steps[2]}"
-        return value, field if field in check.DEFAULTS else "design"
+        return value, field if field in DEFAULTS else "design"
     return design.precision, "design.precision"

@@ -7,14 +7,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from firstlight import units
-from firstlight.errors import ScenarioError, UnitError, nearest
+from firstlight import catalog, units
+from firstlight.errors import CatalogError, ScenarioError, UnitError, nearest
 from firstlight.scenario.locate import Path, dotted, line_of
+
+Document = dict[str, object]
+"""What TOML gives: tables, lists, words and numbers."""
 
 WEIGHT_FORMATS = ("bf16", "fp16", "fp8", "nvfp4", "mxfp4", "int8", "int4")
 KV_FORMATS = ("bf16", "fp16", "fp8")
 BOUNDARIES = ("engine", "board", "server", "facility")
-PRESETS = ("chat", "rag", "agentic", "code", "multimodal", "reasoning")
+PRESETS = ("chat", "rag", "agentic", "code", "reasoning")
 TRACES = ("azure-2023-conv", "azure-2023-code")
 ROLES = ("prefill", "decode", "both")
 TENSOR_PARALLEL = (1, 2, 4, 8)
@@ -121,18 +124,21 @@ class Rule:
 
     def _number(self, given: float | str, *, path: Path, where: Where) -> float | int:
         try:
-            value = units.parse(given, self.unit or "1")
+            # a whole number stays one: a float has no room for every 64-bit seed
+            if self.whole and isinstance(given, int):
+                value: float = given
+            else:
+                value = units.parse(given, self.unit or "1")
         except (UnitError, OverflowError) as error:
             why = str(error) if isinstance(error, UnitError) and not self.words else ""
             raise where.error(path, why or f"{shown(given)}; allowed: {self.allowed}") from None
         outside = (
-            math.isnan(value)
-            or (math.isinf(value) and not (self.infinite and value > 0))
-            or value < self.low
-            or value > self.high
+            value != value  # NaN; math.isnan fails on a huge int
+            or (value == math.inf and not self.infinite)
+            or not self.low <= value <= self.high
             or (self.above and value == self.low)
             or (self.below and value == self.high)
-            or (self.whole and value != math.floor(value))
+            or (self.whole and value != int(value))
             or (self.numbers and value not in self.numbers)
         )
         if outside:
@@ -223,3 +229,23 @@ def table(given: object, *, path: Path, where: Where, allowed: Iterable[str]) ->
             hint = nearest(str(key), names) or f"; allowed: {', '.join(names)}"
             raise where.error((*path, str(key)), f"unknown key{hint}")
     return dict(given)
+
+
+def known_record(identifier: object, *, kind: str, path: Path, where: Where) -> catalog.Record:
+    """Return a catalog record; an unknown id is the scenario's error.
+
+    Args:
+        identifier: Its id as written.
+        kind: Its kind.
+        path: Key path, for the error.
+        where: File, for the error.
+
+    Raises:
+        ScenarioError: There is no such record; the message names the nearest.
+    """
+    if not isinstance(identifier, str):
+        raise where.error(path, f"{shown(identifier)}; allowed: a {kind} id")
+    try:
+        return catalog.get(identifier, kind=kind)
+    except CatalogError as error:
+        raise where.error(path, str(error)) from None
