@@ -105,7 +105,9 @@ class EngineLinear:
         self._rotation, self._seed, self._number = encoded.rotation, seed, number
         edges = encoded.grid.tile_starts
         sample = np.ascontiguousarray(encoded.calibration[:_SAMPLE_TOK])
-        changes = _engine_changes(recipe, _largest_sum(encoded.grid.codes, encoded.calibration, edges, recipe))
+        changes = _engine_changes(
+            recipe, _largest_sum(encoded.grid.codes, encoded.calibration, edges, recipe)
+        )
         self._layer = engine.engine.replace(**changes).compile(
             encoded.grid.weights, calibration=sample
         )
