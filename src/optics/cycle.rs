@@ -128,7 +128,7 @@ impl<R: Real> Scratch<R> {
     }
 
     /// The analog signal of the row read last, before noise.
-    pub fn signal(&self) -> &[R] {
+    pub(crate) fn signal(&self) -> &[R] {
         &self.signal
     }
 }

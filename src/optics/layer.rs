@@ -132,7 +132,7 @@ impl Layer {
         let scales = Scales::new(w, n, k, &spec, &k_edges);
         let width = k_edges.windows(2).map(|e| e[1] - e[0]).max().unwrap_or(1);
         let (path, reason) = plan(&spec, scales.largest_column_sum(w, k), width);
-        let crest = 1.0 / mean_peak(width);
+        let crest = 1.0 / harmonic_peak(width);
         let readings = readings(&spec);
         let mut layer = Self {
             k,
@@ -407,11 +407,12 @@ fn plan(spec: &Spec, column_sum: f64, width: usize) -> (Path, String) {
     }
 }
 
-/// Expected largest magnitude of `count` standard normals.
+/// Harmonic mean of the largest of `count` standard normal magnitudes: what scaling by it divides
+/// by.
 ///
 /// # Source
-/// Median of the maximum, plus the mean's distance from it for a Gumbel law.
-pub(crate) fn mean_peak(count: usize) -> f64 {
+/// Median of the maximum, and mean and variance of a Gumbel law about it.
+pub(crate) fn harmonic_peak(count: usize) -> f64 {
     if count <= 1 {
         return (2.0 / std::f64::consts::PI).sqrt();
     }
@@ -423,7 +424,7 @@ pub(crate) fn mean_peak(count: usize) -> f64 {
         let right = (2.0 / std::f64::consts::PI).sqrt() * correction.max(0.2) / (tail * m);
         m = (2.0 * right.max(1.05).ln()).sqrt().max(0.6);
     }
-    m + (0.5772 + 0.5_f64.ln().abs().ln()) / m
+    m + 0.2107 / m - 1.645 / m.powi(3)
 }
 
 /// What the fully open pixel stands for, by tile and column.

@@ -1,1 +1,2 @@
 //! The public Rust surface, without Python.
+mod optics;
