@@ -165,7 +165,7 @@ class ConverterLinear:
             case "percentile":
                 chosen = np.full(outputs, float(np.percentile(sizes, recipe.percentile)))
             case other:
-                raise ModelError(f"receiver {other!r} is not known here")
+                raise ModelError(f"layer {self.name}: receiver {other!r} needs an optical engine")
         scales: FloatArray = np.maximum(chosen, 1e-6).astype(np.float32)
         return scales
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,9 +38,11 @@ class Grid:
 
 
 def tiles(inputs: int, rows: int) -> tuple[int, ...]:
-    """Cut ``inputs`` into the fewest equal tiles of at most ``rows``; return their boundaries."""
+    """Return the boundaries of the fewest equal tiles of at most ``rows``, longer ones first."""
     count = -(-inputs // rows)
-    return tuple(int(edge) for edge in np.linspace(0, inputs, count + 1).round())
+    size, longer = divmod(inputs, count)
+    sizes = [size + 1] * longer + [size] * (count - longer)
+    return tuple(accumulate(sizes, initial=0))
 
 
 def round_to_nearest(weight: FloatArray, *, bits: int, tile_starts: tuple[int, ...]) -> Grid:

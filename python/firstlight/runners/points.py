@@ -47,7 +47,10 @@ def engine_points() -> list[Point]:
     base = Recipe(rotation="hadamard")
     four = replace(base, mask_bits=4, rounding="gptq", overrides={"down": {"mask_bits": 8}})
     return [
-        Point(name="not rotated", recipe=Recipe()),
+        Point(name="engine's own range", recipe=Recipe(receiver="engine")),
+        Point(name="calibrated range", recipe=Recipe()),
+        Point(name="engine's own range rotated", recipe=replace(base, receiver="engine")),
+        Point(name="calibrated range rotated", recipe=base),
         *(
             Point(
                 name=f"{photons:g} photons per MAC",
@@ -60,6 +63,7 @@ def engine_points() -> list[Point]:
         ),
         *(_swept(f"{n}-bit masks", "mask bits", n, replace(base, mask_bits=n)) for n in (4, 6, 8)),
         Point(name="4-bit masks, GPTQ, down 8 bits", recipe=four),
+        Point(name="8-bit weights in slices of 4", recipe=replace(base, pixel_bits=4)),
         *(_swept(f"{n}-bit ADC", "ADC bits", n, replace(base, adc_bits=n)) for n in (6, 8, 10)),
         *(
             Point(

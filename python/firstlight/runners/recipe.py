@@ -11,7 +11,9 @@ from firstlight.errors import ModelError, nearest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-RANGES = ("ideal", "worst", "tile-max", "detector-max", "fixed-gain", "per-token", "percentile")
+RANGES = (
+    "ideal", "worst", "tile-max", "detector-max", "fixed-gain", "per-token", "percentile", "engine"
+)  # fmt: skip
 """Receiver range policies; what each means is in :class:`Recipe`."""
 
 ROTATIONS = ("none", "hadamard")
@@ -27,6 +29,8 @@ class Recipe:
 
     Attributes:
         mask_bits: Bits of a weight, sign included; one scale for every (K-tile, output).
+        pixel_bits: Bits of an engine's pixel; fewer than ``mask_bits`` write a weight in slices on
+            several masks. 0 is as many as needed.
         dac_bits: Bits of an input, sign included; one scale for every token, or 0 for float32.
         static_dac: One input scale for the layer, from calibration, instead of one a token.
         rotation: ``hadamard`` rotates the inputs online and the weights beforehand.
@@ -36,7 +40,8 @@ class Recipe:
             largest sum seen in calibration, per layer and tile; ``detector-max`` likewise per
             output; ``fixed-gain`` K / ``gain_divisor`` for the whole machine; ``per-token`` the
             largest sum of each token (needs a second reading to find it); ``percentile`` a quantile
-            of the sums' magnitude, offered because others use it: it clips what models need.
+            of the sums' magnitude, offered because others use it: it clips what models need; ``engine``
+            an optical engine's own range, some standard deviations of the sum, for the same reason.
         margin: Full scale over the largest sum, for the calibrated ranges.
         gain_divisor: See ``fixed-gain``.
         percentile: See ``percentile`` [%].
@@ -48,6 +53,7 @@ class Recipe:
     """
 
     mask_bits: int = 8
+    pixel_bits: int = 0
     dac_bits: int = 8
     static_dac: bool = False
     rotation: str = "none"
@@ -68,12 +74,12 @@ class Recipe:
         _check_choice("rotation", self.rotation, ROTATIONS)
         _check_choice("rounding", self.rounding, ROUNDINGS)
         for name, low, high in (
-            ("mask_bits", 2, 16), ("dac_bits", 2, 16), ("adc_bits", 2, 20),
+            ("mask_bits", 2, 16), ("pixel_bits", 1, 16), ("dac_bits", 2, 16), ("adc_bits", 2, 20),
             ("tile_rows", 1, 1 << 20), ("margin", 1e-6, 1e6), ("gain_divisor", 1e-6, 1e9),
             ("percentile", 50, 100), ("sigma_frac", 0, 10),
         ):  # fmt: skip
             value = getattr(self, name)
-            off = name in ("dac_bits", "adc_bits") and value == 0
+            off = name in ("pixel_bits", "dac_bits", "adc_bits") and value == 0
             if not off and not low <= value <= high:
                 raise ModelError(f"recipe: {name} is {value}; {low} to {high} are allowed")
 
@@ -106,6 +112,8 @@ class Recipe:
                 f"full scale K leaves {self.adc_bits} bits almost no signal: sums use a hundredth "
                 "of it"
             )
+        if self.receiver == "engine":
+            notes.append("an engine's own range is some standard deviations: it clips outliers")
         if self.static_dac:
             notes.append("one input scale for all tokens is set by the largest outlier")
         if self.rounding == "gptq" and self.rotation == "none":

@@ -7,7 +7,9 @@ Gradients pass straight through: backward is that of the exact product.
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
     from firstlight.runners.weights import FloatArray
 
 _CALIBRATION_TOK = 1024
-_LAYERS: dict[int, OpticalLayer] = {}
+_LAYERS: WeakValueDictionary[int, OpticalLayer] = WeakValueDictionary()
 """Handle -> layer: a compiled graph can carry a number, not an object."""
+
+_HANDLES = count(1)
 
 
 class OpticalLayer:
@@ -42,12 +46,11 @@ class OpticalLayer:
         self, name: str, weight: FloatArray, *, recipe: Recipe, seed: int, number: int,
         engine: OpticalEngine | None,
     ) -> None:  # fmt: skip
-        self.name, self.prepared, self.seen_tok = name, None, 0
+        self.name, self.seen_tok = name, 0
+        self.prepared: PreparedLinear | None = None
         self._weight, self._recipe = weight, recipe
         self._seed, self._number, self._engine = seed, number, engine
         self._inputs: list[FloatArray] = []
-
-    prepared: PreparedLinear | None
 
     def observe(self, x: FloatArray) -> None:
         """Keep inputs, (tokens, inputs), to choose the range on."""
@@ -174,7 +177,6 @@ def restore(model: nn.Module) -> nn.Module:
         for child, module in list(parent.named_children()):
             if isinstance(module, kind):
                 setattr(parent, child, module.exact)
-                _LAYERS.pop(module.handle, None)
     return model
 
 
@@ -184,7 +186,7 @@ restore_ = restore
 def optical_layers(model: nn.Module) -> list[OpticalLayer]:
     """Return what stands behind every optical layer of ``model``."""
     kind = _module_class()
-    return [_LAYERS[module.handle] for module in model.modules() if isinstance(module, kind)]
+    return [module.layer for module in model.modules() if isinstance(module, kind)]
 
 
 def restart(model: nn.Module) -> None:
@@ -208,9 +210,10 @@ def _register() -> None:
     if hasattr(torch.ops, "firstlight") and hasattr(torch.ops.firstlight, "linear"):
         return
 
-    @torch.library.custom_op("firstlight::linear", mutates_args=())  # type: ignore[untyped-decorator, unused-ignore]
-    def linear(x: torch.Tensor, weight: torch.Tensor, handle: int) -> torch.Tensor:
-        del weight
+    schema = "(Tensor x, Tensor weight, int handle) -> Tensor"
+
+    @torch.library.custom_op("firstlight::linear", mutates_args=(), schema=schema)  # type: ignore[untyped-decorator, unused-ignore]
+    def linear(x: Tensor, weight: Tensor, handle: int) -> Tensor:  # noqa: ARG001  # for backward
         return _run(handle, x)
 
     linear.register_fake(lambda x, weight, _handle: x.new_empty(*x.shape[:-1], weight.shape[0]))
@@ -251,13 +254,13 @@ def _module_class() -> Any:  # noqa: ANN401  # a class that needs torch to exist
                 name, weight.contiguous().numpy(), recipe=recipe, seed=seed, number=number,
                 engine=engine,
             )  # fmt: skip
-            self.handle = id(layer)
+            self.layer, self.handle = layer, next(_HANDLES)
             _LAYERS[self.handle] = layer
 
         def forward(self, x: Any) -> Any:  # noqa: ANN401
             if self.is_observing:
                 flat = x.detach().reshape(-1, x.shape[-1]).to(device="cpu", dtype=torch.float32)
-                _LAYERS[self.handle].observe(flat.contiguous().numpy())
+                self.layer.observe(flat.contiguous().numpy())
                 return self.exact(x)
             y = torch.ops.firstlight.linear(x, self.exact.weight, self.handle)
             return y if self.exact.bias is None else y + self.exact.bias

@@ -57,7 +57,7 @@ def test_the_additions_of_a_rotation_are_counted():
 def test_tiles_are_the_fewest_and_equal():
     assert tiles(576, 576) == (0, 576)
     assert tiles(1536, 576) == (0, 512, 1024, 1536)
-    assert tiles(10, 4) == (0, 3, 7, 10)
+    assert tiles(10, 4) == (0, 4, 7, 10)
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])
@@ -188,7 +188,7 @@ def test_an_override_of_nothing_is_refused():
 
 
 def test_known_traps_are_warned_about():
-    for trap in ({"receiver": "percentile"}, {"receiver": "worst"}, {"static_dac": True},
+    for trap in ({"receiver": "percentile"}, {"receiver": "engine"}, {"receiver": "worst"}, {"static_dac": True},
                  {"rounding": "gptq"}):  # fmt: skip
         assert len(Recipe(**trap).warnings()) == 1
     assert Recipe(rotation="hadamard", rounding="gptq").warnings() == []
