@@ -74,23 +74,17 @@ def test_model_that_does_not_fit(run, short_trace):
     )  # fmt: skip
 
 
+HEAD = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+GOOD = "2023-11-16 18:15:46.68,374,44\n"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("", ["empty"]),
-        ("TIMESTAMP,ContextTokens,GeneratedTokens\n", ["no request"]),
-        (
-            "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-            "2023-11-16 18:15:46.68,374,44\n"
-            "2023-11-16 18:15:47.00,many,44\n",
-            ["3", "many"],
-        ),
-        (
-            "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-            "2023-11-16 18:15:46.68,374,44\n"
-            "2023-11-16 18:15:47.00,12,-3\n",
-            ["3", "-3"],
-        ),
+        (HEAD, ["no request"]),
+        (f"{HEAD}{GOOD}2023-11-16 18:15:47.00,many,44\n", ["3", "many"]),
+        (f"{HEAD}{GOOD}2023-11-16 18:15:47.00,12,-3\n", ["3", "-3"]),
     ],
 )
 def test_empty_or_malformed_trace_names_the_row(run, tmp_path, text, words):

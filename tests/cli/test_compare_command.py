@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -194,6 +195,28 @@ def test_plain_terminal_gets_plainer_characters(short_trace):
     assert (process.returncode, err) == (0, "")
     assert out.isascii()
     assert " us" in out
+
+
+@pytest.mark.parametrize(("no_color", "wanted"), [("", True), ("1", False)])
+def test_terminal_gets_colour_unless_it_is_refused(short_trace, no_color, wanted):
+    import pty
+
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "firstlight", "compare", "--set", f"trace={short_trace}", *SMALL],
+        stdout=theirs, stderr=subprocess.PIPE,
+        env={**os.environ, "TERM": "xterm-256color", "NO_COLOR": no_color, "COLUMNS": "80"},
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # Linux ends a terminal nobody writes to with an error
+        while piece := os.read(ours, 65536):
+            shown += piece
+    os.close(ours)
+    assert process.communicate(timeout=60)[1] == b""
+    assert process.returncode == 0
+    assert b"What each design delivers" in shown
+    assert (b"\x1b[" in shown) == wanted
 
 
 def test_help_teaches_with_examples(run):

@@ -1,15 +1,19 @@
 """The answer is consistent in itself and moves the right way."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import msgspec
+import numpy as np
 import pytest
 
-from firstlight import evaluate
-from firstlight.errors import ModelError, ScenarioError
-from firstlight.evaluate import capacity, design, question
+from firstlight import evaluate, workload
+from firstlight.errors import InfeasibleError, ModelError, ScenarioError
+from firstlight.evaluate import capacity, design, question, search
 from firstlight.evaluate.answer import Parts
+from firstlight.evaluate.cell import faster
+from firstlight.scenario import Scenario
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +25,16 @@ def solved(scenario, name):
     """Solve one design alone, over the whole of its (short) traffic."""
     asked = question.resolve(scenario)
     plan = asked.plan(scenario.design(name))
-    full = asked.traffic([plan])
-    return design.solve(plan, full=full, coarse=full, slo=asked.slo, budget=asked.budget)
+    sample = asked.sample([plan])
+    try:
+        found = search.best_cell(plan, traffic=sample, slo=asked.slo, budget=asked.budget)
+    except InfeasibleError as error:
+        return design.refused(plan, str(error))
+    return design.solve(plan, found, full=whole(asked, sample), slo=asked.slo, budget=asked.budget)
+
+
+def whole(asked, sample):
+    return asked.whole(sample, most=sample.most_request_per_s)
 
 
 def goodput(scenario, name):
@@ -189,8 +201,8 @@ def test_a_slower_mask_carries_less_and_then_nothing(small):
         for t_reload_s in (3e-6, 1e-5, 4e-5, 1e-4)
     ]
     # Whole servers make steps; within one the search's tolerance is left.
-    for faster, slower in pairwise(rates):
-        assert slower <= 1.04 * faster
+    for quick, slow in pairwise(rates):
+        assert slow <= 1.04 * quick
     assert rates[-1] < 0.8 * rates[0]
     stuck = solved(small.replace(t_reload_s=1.6e-2), "optical+gpu")
     assert stuck.found is None
@@ -245,8 +257,10 @@ def test_installed_servers_stay_and_light_is_added(small):
 def test_one_cell_times_eight_carries_what_eight_cells_do(small):
     asked = question.resolve(small.replace(power_w=13e3 * 8))
     plan = asked.plan(small.design("gpu-colocated"))
-    full = asked.traffic([plan], whole_fleet=True)
-    one = design.solve(plan, full=full, coarse=full, slo=asked.slo, budget=asked.budget)
+    sample = asked.sample([plan])
+    found = search.best_cell(plan, traffic=sample, slo=asked.slo, budget=asked.budget)
+    full = asked.whole(sample, most=1.3 * found.cells * found.rate_request_per_s)
+    one = design.solve(plan, found, full=full, slo=asked.slo, budget=asked.budget)
     assert one.found.cells == 8
     all_cells = design.together(one.found)
     run = capacity.search(
@@ -258,7 +272,7 @@ def test_one_cell_times_eight_carries_what_eight_cells_do(small):
         first_step_frac=0.02,
     )
     fleet = run.rate_request_per_s
-    assert one.found.cells * one.run.rate_request_per_s == pytest.approx(fleet, rel=0.03)
+    assert one.found.cells * one.measured.rate_request_per_s == pytest.approx(fleet, rel=0.03)
 
 
 class TestBadInput:
@@ -307,3 +321,58 @@ def test_infinite_numbers_never_reach_the_answer(answer):
             assert math.isfinite(value), path
 
     walk({k: v for k, v in answer.to_dict().items() if k != "provenance"}, "")
+
+
+def test_the_binding_resource_is_the_one_whose_increase_helps_most(small, answer):
+    for one in answer.designs:
+        binding = one.binding
+        assert binding.marginal == max(binding.others.values())
+        assert 0.0 < binding.marginal < 1.3, one.name
+    one = solved(small, "gpu-colocated")
+    name = answer.design("gpu-colocated").binding.resource
+    assert name in {"compute", "memory bandwidth"}
+    part = {"compute": "matrix", "memory bandwidth": "memory"}[name]
+    group = one.found.cell.groups[0]
+    more = replace(group, table=faster(group.table, part=part, by=1.1))
+    asked = question.resolve(small)
+    full = whole(asked, asked.sample([asked.plan(small.design("gpu-colocated"))]))
+    richer = capacity.search(
+        replace(one.found.cell, groups=(more,)).fleet,
+        full,
+        slo=asked.slo,
+        guess_request_per_s=one.measured.rate_request_per_s,
+        tolerance_frac=0.005,
+    )
+    assert richer.rate_request_per_s > 1.03 * one.measured.rate_request_per_s
+
+
+def test_bursts_that_coincide_carry_less_than_bursts_that_do_not(trace_path):
+    # A trace of two bursts: apart they fill each other's gaps.
+    hour = workload.load("azure-2023-conv")
+    times = np.concatenate([np.linspace(0, 10, 150), np.linspace(150, 160, 150)])
+    trace = workload.Trace.from_arrivals(
+        times,
+        isl_tok=hour.isl_tok[:300],
+        osl_tok=hour.osl_tok[:300],
+        duration_s=300.0,
+        name="bursts",
+        source="made here",
+    )
+    path = trace_path.with_name("bursts.csv")
+    workload.write_trace(trace, path=path)
+    answer = evaluate.compare(
+        Scenario.default().replace(power_w=60e3, trace=str(path), correlation_s=30.0)
+    )
+    bursts = answer.design("gpu-colocated").bursts
+    assert bursts.synchronised_request_per_s < bursts.as_asked_request_per_s
+    assert bursts.as_asked_request_per_s < bursts.independent_request_per_s
+
+
+def test_a_prefix_all_requests_share_is_not_computed(small):
+    without, shared = (
+        solved(small.replace(cached_frac=0.0, shared_prefix_tok=tok), "gpu-disaggregated")
+        for tok in (0, 800)
+    )
+    assert shared.measured.uncached_tok / shared.measured.input_tok < 0.8
+    assert without.measured.uncached_tok == without.measured.input_tok
+    assert shared.goodput > without.goodput

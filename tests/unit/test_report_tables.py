@@ -31,7 +31,7 @@ def test_every_design_and_section_is_there(answer):
         "as a band", "conservative end: not feasible", "cooling and distribution",
         "linear layers only", "at: board, above idle", "at: facility", "b200-8x nvfp4",
         "h100-sxm-8x fp8", "time to reload a mask", "optical clock", "price a watt", "same load",
-        "What binds", "KV blocks", "chunk, tokens", " TP", "a assumed",
+        "What binds", "all bursts together", "KV blocks", "chunk, tokens", " TP", "a assumed",
     ):  # fmt: skip
         assert words in text, words
 
@@ -65,6 +65,23 @@ def test_designs_that_miss_a_given_load_say_how_far(small):
     assert "gpu-colocated misses the service level at this load" in text
     assert "90.0% wanted" in text
     assert not report.meets(over.design("gpu-colocated"), quantile=0.9)
+
+
+def test_retrofit_says_what_adding_brings(answer):
+    kept = answer(installed={"h100-sxm-8x": 3})
+    text = " ".join(report.tables(kept).split())
+    assert kept.design("optical+gpu").retrofit is not None
+    assert "Added to the servers that stand - optical+gpu:" in text
+    assert "requests/s more within limits" in text
+    assert "Added to the servers" not in report.tables(answer())
+
+
+def test_one_design_alone_has_no_rival_to_show(answer, small):
+    alone = answer(designs=[small.design("gpu-colocated")])
+    text = report.tables(alone)
+    assert "the scenario lacks one of the three designs" in " ".join(text.split())
+    assert "as a band" not in text
+    assert "stops paying" not in text
 
 
 def test_markdown_has_the_same_rows_as_the_terminal(answer):

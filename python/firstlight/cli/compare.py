@@ -50,6 +50,7 @@ Exit status: 0 answered; 1 no design can meet the service level (says which limi
     callback=load,
     help="Compare at R requests a second instead of at each design's capacity.",
 )
+@click.option("--full", "whole_fleet", is_flag=True, help="Simulate the fleet, not one cell of it.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of everything random.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help=SETTINGS_HELP)
 @click.option("--sources", "with_sources", is_flag=True, help="Add where every number comes from.")
@@ -61,6 +62,7 @@ def command(
     scenario: str | None,
     form: str | None,
     rate: float | None,
+    whole_fleet: bool,
     seed: int | None,
     settings: tuple[str, ...],
     with_sources: bool,
@@ -73,7 +75,9 @@ def command(
     question = asked(scenario, settings=settings, seed=seed)
     with Destination(output) as destination:
         with progress.shown("comparing") as tell:
-            answer = evaluate.compare(question, rate_request_per_s=rate, progress=tell)
+            answer = evaluate.compare(
+                question, rate_request_per_s=rate, whole_fleet=whole_fleet, progress=tell
+            )
         style = None if destination.is_file else _style()
         destination.write(
             _written(

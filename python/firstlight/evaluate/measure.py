@@ -63,6 +63,9 @@ class Measured:
     """One cell in its window.
 
     Attributes:
+        rate_request_per_s: Load offered to the cell [request/s].
+        attainment_frac: Share of its arrivals that met the service level.
+        rejected: Requests longer than a replica's KV memory.
         window_s: Length of the window [s].
         completed: Requests that ended in it.
         parts_j: Energy in the window by part [J].
@@ -79,6 +82,9 @@ class Measured:
         e2e_s: Arrival to last token.
     """
 
+    rate_request_per_s: float
+    attainment_frac: float
+    rejected: int
     window_s: float
     completed: int
     parts_j: Parts
@@ -134,6 +140,9 @@ def measure(run: Run, cell: Cell, *, site: Site) -> Measured:
     counted = run.counted
     done = (outcome.last_ps >= start) & (outcome.last_ps < end)
     return Measured(
+        rate_request_per_s=run.rate_request_per_s,
+        attainment_frac=run.attainment_frac,
+        rejected=int((outcome.state == schedule.STATES.index("rejected")).sum()),
         window_s=window_s,
         completed=int(done.sum()),
         parts_j=Parts(**parts),

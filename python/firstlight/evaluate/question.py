@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from firstlight import catalog, cost, models, workload
 from firstlight.errors import ModelError, ScenarioError
@@ -20,8 +23,8 @@ if TYPE_CHECKING:
 
 STACK = "vllm-2025"
 LINK = "ib-ndr"
-FOLD_PERIOD_S = 480.0
-FOLD_KEEP_S = 60.0
+FOLD = workload.Fold(period_s=480.0, keep_s=60.0)
+"""The sample searches run on: an eighth of the time, in pieces longer than most answers take."""
 MOST_COPIES = 1024
 MOST_REQUESTS = 12_000_000
 """Most requests held at once: about 600 MB."""
@@ -144,62 +147,109 @@ class Question:
                 return pool.server
         raise ScenarioError(f"design {design.name!r} has no GPU server to decode on")
 
-    def traffic(
-        self,
-        plans: list[DesignPlan],
-        *,
-        beside: list[DesignPlan] | None = None,
-        whole_fleet: bool = False,
-    ) -> Traffic:
-        """Return traffic heavy enough for every plan's largest cell, or for its whole fleet.
+    def sample(self, plans: list[DesignPlan], *, beside: list[DesignPlan] | None = None) -> Traffic:
+        """Return a sample of the time, heavy enough to search every plan's largest cell.
 
         Args:
             plans: The designs that will be searched; the model must fit one of them.
             beside: Further designs, which the model need not fit.
-            whole_fleet: Whether all cells are simulated together.
 
         Raises:
             ModelError: The model fits none of the plans.
-            ScenarioError: The whole fleet would need more requests than are held at once.
         """
-        scenario, work = self.scenario, self.scenario.workload
-        trace = load_trace(scenario)
-        scaled = workload.scale_lengths(
-            trace,
+        trace = self.trace
+        light = self._superposed(copies=1, most=trace.request_per_s, warm_up_frac=0.0)
+        _heaviest(plans, light, self.budget)
+        most, fleet = _heaviest([*plans, *(beside or [])], light, self.budget)
+        # A power of two, so that neighbouring scenarios draw the same requests.
+        needed = max(fleet, most) / trace.request_per_s
+        copies = min(2 ** math.ceil(math.log2(max(needed, 1.0))), MOST_COPIES)
+        return self._superposed(
+            copies=copies,
+            most=min(most, copies * trace.request_per_s),
+            warm_up_frac=self.number("warm_up_frac"),
+            fold=FOLD,
+        )
+
+    def whole(self, sample: Traffic, *, most: float) -> Traffic:
+        """Return the whole time of which a sample was taken.
+
+        Args:
+            sample: The sample.
+            most: Highest load that will be asked for [request/s].
+
+        Raises:
+            ScenarioError: More requests would be held than fit.
+        """
+        requests = most * self.trace.duration_s
+        if requests > MOST_REQUESTS:
+            raise ScenarioError(
+                f"{requests:,.0f} requests would be simulated; at most {MOST_REQUESTS:,}: lower "
+                "power_w, or simulate one cell"
+            )
+        return self._superposed(
+            copies=self._copies(sample),
+            most=min(most, sample.full_request_per_s),
+            warm_up_frac=sample.warm_up_frac,
+        )
+
+    def correlated(self, sample: Traffic, *, most: float, correlation_s: float) -> Traffic:
+        """Return a sample of the same traffic with copies that are shifted otherwise.
+
+        Args:
+            sample: The traffic.
+            most: Highest load that will be asked for [request/s].
+            correlation_s: Bound of the shifts; 0 leaves all bursts together [s].
+        """
+        return self._superposed(
+            copies=self._copies(sample),
+            most=min(most, sample.full_request_per_s),
+            warm_up_frac=sample.warm_up_frac,
+            correlation_s=correlation_s,
+            fold=FOLD,
+        )
+
+    def _copies(self, sample: Traffic) -> int:
+        return round(sample.full_request_per_s / self.trace.request_per_s)
+
+    @cached_property
+    def trace(self) -> workload.Trace:
+        """The trace with its lengths scaled and clipped to the model's context."""
+        work = self.scenario.workload
+        return workload.scale_lengths(
+            load_trace(self.scenario),
             context_tok=work.context_tok,
             output_tok=work.output_tok,
             max_context_tok=self.shape.max_context_tok,
-        )
-        probe = workload.superpose(
-            scaled.trace,
-            copies=1,
-            seed=scenario.seed,
-            max_request_per_s=scaled.trace.request_per_s,
-            cached_frac=work.cached_frac,
-        )
-        light = Traffic.of(probe, warm_up_frac=0.0)
-        _heaviest(plans, light, self.budget)
-        most, fleet = _heaviest([*plans, *(beside or [])], light, self.budget)
-        base = scaled.trace.request_per_s
-        # A power of two, so that neighbouring scenarios draw the same requests.
-        needed = max(fleet / base, most / base, 1.0)
-        copies = min(2 ** math.ceil(math.log2(needed)), MOST_COPIES)
-        most = fleet if whole_fleet else most
-        if most * scaled.trace.duration_s > MOST_REQUESTS:
-            raise ScenarioError(
-                f"{most * scaled.trace.duration_s:,.0f} requests would be simulated; at most "
-                f"{MOST_REQUESTS:,}: lower power_w, or simulate one cell"
-            )
-        most = min(most, copies * base)
+        ).trace
+
+    def _superposed(
+        self,
+        *,
+        copies: int,
+        most: float,
+        warm_up_frac: float,
+        correlation_s: float | None = None,
+        fold: workload.Fold | None = None,
+    ) -> Traffic:
+        work = self.scenario.workload
         superposed = workload.superpose(
-            scaled.trace,
+            self.trace,
             copies=copies,
-            seed=scenario.seed,
+            seed=self.scenario.seed,
             max_request_per_s=most,
-            correlation_s=work.correlation_s,
+            correlation_s=work.correlation_s if correlation_s is None else correlation_s,
             cached_frac=work.cached_frac,
+            fold=fold,
         )
-        return Traffic.of(superposed, warm_up_frac=self.number("warm_up_frac"))
+        traffic = Traffic.of(superposed, trace=self.trace, warm_up_frac=warm_up_frac)
+        if not work.shared_prefix_tok:
+            return traffic
+        every = traffic.requests
+        # What all requests share is present wherever they go.
+        shared = np.minimum(every.isl_tok - 1, np.uint32(work.shared_prefix_tok))
+        cached = np.maximum(every.cached_tok, shared)
+        return replace(traffic, requests=replace(every, cached_tok=cached))
 
 
 def number(scenario: Scenario, name: str) -> float:

@@ -31,6 +31,8 @@ PS_PER_S = 1e12
 SCREEN_TOLERANCE_FRAC = 0.03
 COARSE_TOLERANCE_FRAC = 0.015
 MOST_CELLS = 1 << 30
+SMALLER_FRAC = 0.002
+"""What a cell must carry more for each further server in it; small cells are simulated sooner."""
 SIMULATED_CELLS = 2
 """Cells of a design that are simulated whole after the screening."""
 DECODE_WAIT_STEPS = 10
@@ -185,7 +187,10 @@ def best_cell(
         _screen(pool, plan.serving, traffic=traffic, slo=slo, cancelled=cancelled)
         for pool in plan.pools
     ]
-    candidates = sorted(_candidates(plan, screened, budget), key=lambda candidate: -candidate[0])
+    candidates = sorted(
+        _candidates(plan, screened, budget),
+        key=lambda candidate: -candidate[0] * (1.0 - SMALLER_FRAC * sum(candidate[1])),
+    )
     if not candidates:
         raise ScenarioError(
             f"{plan.name}: no cell of {' + '.join(pool.server.id for pool in plan.pools)} fits "
@@ -286,7 +291,8 @@ def _screen(
 ) -> _Screened:
     """Find the best tensor parallelism and chunk of a pool alone."""
     best: _Screened | None = None
-    for option in _options(pool, serving, longest_tok=_longest_tok(pool, traffic)):
+    kept = traffic.longest_prompt_tok if pool.role == "prefill" else traffic.longest_tok
+    for option in _options(pool, serving, longest_tok=kept):
         made = group(
             pool.server, role=pool.role, tp=option[0], chunk_tok=option[1], serving=serving
         )
@@ -309,13 +315,6 @@ def _screen(
     if best is None or best.rate <= 0:
         raise InfeasibleError(_why_not(pool, serving, traffic=traffic, slo=slo))
     return best
-
-
-def _longest_tok(pool: PoolPlan, traffic: Traffic) -> int:
-    """Return the most tokens one request keeps on a replica of this pool."""
-    every = traffic.requests
-    kept = every.isl_tok if pool.role == "prefill" else every.isl_tok + every.osl_tok
-    return int(kept.max(initial=1))
 
 
 def _options(pool: PoolPlan, serving: Serving, *, longest_tok: int = 0) -> list[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from firstlight import units
@@ -41,6 +42,8 @@ def number(value: float | str | None, *, digits: int = 3) -> str:
     """Return a count: thousands in groups, small ones with `digits` significant digits."""
     if value is None or isinstance(value, str):
         return value or GAP
+    if not math.isfinite(value):
+        return units.format_si(value, "1")
     if value == int(value) or abs(value) >= _LARGE:
         return f"{value:,.0f}"
     return units.format_si(value, "1", digits)

@@ -16,6 +16,7 @@ WHY_NULL = {
     "band": "only a design whose pool names two ends of undisclosed inputs has a band",
     "retrofit": "the scenario has no installed servers, or the design adds none to them",
     "binding": "found by searching the capacity, and a load was given or nothing was feasible",
+    "bursts": "found beside the capacity, and a load was given or the whole fleet was simulated",
     "gpu_equivalents_freed": "needs this design and `gpu-disaggregated`, both feasible",
     "gain_vs_colocated": "the scenario has no feasible design with one GPU pool",
     "gain_vs_disaggregated": "the scenario has no feasible design with two GPU pools",

@@ -55,6 +55,25 @@ def _end(found: End, letter: str) -> tuple[str, ...]:
     )
 
 
+def retrofit(comparison: Comparison, letters: Letters) -> Iterator[Block]:
+    """Yield what adding to the installed servers brings."""
+    lines = []
+    for design in comparison.designs:
+        if design.retrofit is None:
+            continue
+        letter = letters.of_design(design.name)
+        extra = design.retrofit.get("extra_goodput_request_per_s")
+        price = design.retrofit.get("marginal_usd_per_mtok")
+        lines.append(
+            f"{design.name}: {number(extra)} {letter} requests/s more within limits than the better "
+            f"GPU design on the installed servers, at {units.format_si(price, '1')} {letter} $ a "
+            "million extra tokens"
+        )
+    if lines:
+        yield Heading("Added to the servers that stand")
+        yield Points(tuple(lines))
+
+
 def ratios(comparison: Comparison, letters: Letters) -> Iterator[Block]:
     """Yield optical over each GPU design, on each silicon."""
     if not comparison.ratios:
@@ -144,6 +163,33 @@ def equal_load(comparison: Comparison, letters: Letters) -> Iterator[Block]:
             row("share in limits", "attainment_frac", "%", scale=100.0),
             row("energy a request", "energy_j_per_request", "J"),
             row("$ a 1000 requests", "cost_usd_per_request", scale=1000.0),
+        ),
+    )
+
+
+def bursts(comparison: Comparison, letters: Letters) -> Iterator[Block]:
+    """Yield what each design would carry were the bursts of many users otherwise correlated."""
+    found = [(design, design.bursts) for design in comparison.designs if design.bursts is not None]
+    if not found:
+        return
+    asked = number(comparison.workload.get("correlation_s"))
+    rows = (
+        ("all bursts together (0 s)", "synchronised_request_per_s"),
+        (f"as asked ({asked} s)", "as_asked_request_per_s"),
+        ("bursts independent (∞ s)", "independent_request_per_s"),
+    )
+    yield Heading("What coinciding bursts cost: requests/s carried, on a sample of the time")
+    yield Grid(
+        ("", *(design.name for design, _ in found)),
+        tuple(
+            (
+                label,
+                *(
+                    f"{number(getattr(each, field))} {letters.of_design(design.name)}"
+                    for design, each in found
+                ),
+            )
+            for label, field in rows
         ),
     )
 

@@ -82,6 +82,7 @@ def _page(comparison: Comparison, *, at_given_load: bool) -> Iterator[Block]:
     yield from delivered.misses(comparison, letters)
     if feasible:
         yield from margins.band(comparison, letters)
+        yield from margins.retrofit(comparison, letters)
         yield Heading("Energy of a request by part, at the facility")
         yield delivered.parts(comparison, letters)
         yield Heading("Three scopes: energy of a request, and gain over each GPU design")
@@ -89,6 +90,7 @@ def _page(comparison: Comparison, *, at_given_load: bool) -> Iterator[Block]:
         yield from margins.ratios(comparison, letters)
     yield from margins.break_even(comparison, letters)
     yield from margins.equal_load(comparison, letters)
+    yield from margins.bursts(comparison, letters)
     yield from delivered.binding(comparison)
     yield from delivered.cells(comparison)
     # why a design is not feasible is told above
