@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from firstlight.runners import gguf
-from firstlight.runners.llama import GROUPS
 
 TOKENS = 512
 
@@ -34,6 +33,12 @@ def model(path):
     return gguf.load(path)
 
 
+@pytest.fixture
+def is_timed(request):
+    """Whether the bars are asserted: not where benchmarks are switched off."""
+    return not request.config.getoption("benchmark_disable", default=False)
+
+
 def best(call, rounds):
     times = []
     for _ in range(rounds):
@@ -43,13 +48,13 @@ def best(call, rounds):
     return min(times)
 
 
-def test_loading_100_mb_takes_less_than_a_second(path):
+def test_loading_100_mb_takes_less_than_a_second(path, is_timed):
     seconds = best(lambda: gguf.load(path), 3)
     print(f"\nload {path.stat().st_size / 1e6:.0f} MB: {seconds:.2f} s")
-    assert seconds < 1
+    assert seconds < 1 or not is_timed
 
 
-def test_linear_layers_run_at_numpys_rate(model):
+def test_linear_layers_run_at_numpys_rate(model, is_timed):
     """Time of the same products, bare, over the time that prefill spends on everything."""
     ids = np.arange(TOKENS) * 37 % 40_000
     cache = model.new_cache(capacity_tok=TOKENS)
@@ -60,11 +65,8 @@ def test_linear_layers_run_at_numpys_rate(model):
 
     shape = model.architecture
     inputs = {n: np.ones((TOKENS, n), np.float32) for n in (shape.width, shape.feed_forward)}
-    products = [
-        (inputs[block.matrices[group].shape[1]], block.matrices[group])
-        for block in model._blocks
-        for group in GROUPS
-    ]
+    products = [(inputs[matrix.shape[1]], matrix) for matrix in model.matrices]
+    assert sum(matrix.size for _, matrix in products) == shape.macs_per_tok
 
     def bare():
         for x, weight in products:
@@ -77,7 +79,7 @@ def test_linear_layers_run_at_numpys_rate(model):
         rates.append(2 * TOKENS * shape.macs_per_tok / whole / 1e9)
     print(f"\nprefill {max(rates):.0f} GFLOP/s counted in linear layers alone, "
           f"{max(ratios):.0%} of NumPy's bare products, {TOKENS / best(prefill, 3):.0f} token/s")  # fmt: skip
-    assert max(ratios) > 0.6
+    assert max(ratios) > 0.6 or not is_timed
 
 
 def test_memory_is_the_model_and_a_little(model):

@@ -65,6 +65,11 @@ class Llama:
         """Names of all replaceable linear layers, in the order in which they run."""
         return [f"layers.{n}.{kind}" for n in range(self.architecture.layers) for kind in LINEARS]
 
+    @property
+    def matrices(self) -> list[FloatArray]:
+        """The matrices of all matrix products on silicon, in order, each (outputs, inputs)."""
+        return [block.matrices[group] for block in self._blocks for group in GROUPS]
+
     def linear(self, name: str) -> FloatArray:
         """Return the weights of linear layer ``layers.N.KIND``: (outputs, inputs), a view.
 
