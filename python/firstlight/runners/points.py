@@ -46,12 +46,20 @@ def engine_points() -> list[Point]:
     """Return settings of an engine: as published, then what each part of it is worth.
 
     All sweeps stand about one setting: rotated, 8-bit masks, calibrated range. ``exact masks`` write
-    weights three times better than the preset assumes; ``fine`` adds a converter of 10 bits.
+    weights three times better than the preset assumes; ``fine`` adds a converter of 10 bits (9
+    effective).
     """
     base = Recipe(rotation="hadamard")
     four = replace(base, mask_bits=4, rounding="gptq", overrides={"down": {"mask_bits": 8}})
     exact = {"weight_error_sigma_frac": 0.003}
     fine = exact | {"adc_enob": 9.0}
+    tenth = {
+        "weight_error_sigma_frac": 0.001,
+        "rail_ratio_sigma": 0.0002,
+        "source_gain_sigma": 0.0005,
+        "crosstalk": (0.001, 0.001),
+        "adc_enob": 9.0,
+    }
     ten = replace(base, adc_bits=10)
     return [
         Point(name="4-bit masks, nearest", recipe=Recipe(mask_bits=4)),
@@ -63,6 +71,12 @@ def engine_points() -> list[Point]:
         Point(name="8-bit weights in slices of 4", recipe=replace(base, pixel_bits=4)),
         Point(name="exact masks", recipe=base, engine=exact),
         Point(name="exact masks, fine converter", recipe=ten, engine=fine),
+        Point(name="all errors a tenth, fine converter", recipe=ten, engine=tenth),
+        Point(
+            name="the same, 3000 photons per MAC",
+            recipe=ten,
+            engine=tenth | {"photons_per_mac": 3000.0},
+        ),
         *(_lit(photons, base, {}, "") for photons in (10.0, 30.0, 100.0, 1000.0)),
         *(_lit(photons, ten, fine, " fine") for photons in (100.0, 1000.0, 10_000.0)),
         *(_swept(f"{n}-bit masks", "mask bits", n, replace(base, mask_bits=n)) for n in (4, 6, 8)),

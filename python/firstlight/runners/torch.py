@@ -31,6 +31,8 @@ _LAYERS: WeakValueDictionary[int, OpticalLayer] = WeakValueDictionary()
 """Handle -> layer: a compiled graph can carry a number, not an object."""
 
 _HANDLES = count(1)
+_LIBRARY: list[Any] = []
+"""Keeps the operator registered: it lives as long as its library object."""
 
 
 class OpticalLayer:
@@ -207,16 +209,21 @@ def _run(handle: int, x: Tensor) -> Tensor:
 def _register() -> None:
     """Register the operator once."""
     torch = _torch()
-    if hasattr(torch.ops, "firstlight") and hasattr(torch.ops.firstlight, "linear"):
+    if _LIBRARY:
         return
 
-    schema = "(Tensor x, Tensor weight, int handle) -> Tensor"
+    # Defined by the plain library calls: `custom_op` adds a wrapper of its own to every call.
+    library = torch.library.Library("firstlight", "FRAGMENT")
+    library.define("linear(Tensor x, Tensor weight, int handle) -> Tensor")
 
-    @torch.library.custom_op("firstlight::linear", mutates_args=(), schema=schema)  # type: ignore[untyped-decorator, unused-ignore]
     def linear(x: Tensor, weight: Tensor, handle: int) -> Tensor:  # noqa: ARG001  # for backward
         return _run(handle, x)
 
-    linear.register_fake(lambda x, weight, _handle: x.new_empty(*x.shape[:-1], weight.shape[0]))
+    def shape_of(x: Tensor, weight: Tensor, handle: int) -> Tensor:  # noqa: ARG001
+        return x.new_empty(*x.shape[:-1], weight.shape[0])
+
+    library.impl("linear", linear, "CompositeExplicitAutograd")
+    torch.library.register_fake("firstlight::linear", shape_of, lib=library)
 
     def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: ANN401, ARG001
         x, weight, _ = inputs
@@ -227,7 +234,8 @@ def _register() -> None:
         by_weight = grad.reshape(-1, grad.shape[-1]).T @ x.reshape(-1, x.shape[-1])
         return grad @ weight, by_weight, None
 
-    linear.register_autograd(backward, setup_context=keep)
+    torch.library.register_autograd("firstlight::linear", backward, setup_context=keep, lib=library)
+    _LIBRARY.append(library)
 
 
 _CLASS: list[type] = []
@@ -262,7 +270,15 @@ def _module_class() -> Any:  # noqa: ANN401  # a class that needs torch to exist
                 flat = x.detach().reshape(-1, x.shape[-1]).to(device="cpu", dtype=torch.float32)
                 self.layer.observe(flat.contiguous().numpy())
                 return self.exact(x)
-            y = torch.ops.firstlight.linear(x, self.exact.weight, self.handle)
+            weight = self.exact.weight
+            if (
+                type(x) is torch.Tensor
+                and not torch.compiler.is_compiling()
+                and not (torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad))
+            ):
+                y = _run(self.handle, x)  # no graph is wanted: spare the dispatcher
+            else:
+                y = torch.ops.firstlight.linear(x, weight, self.handle)
             return y if self.exact.bias is None else y + self.exact.bias
 
         def extra_repr(self) -> str:
