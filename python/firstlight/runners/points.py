@@ -71,11 +71,16 @@ def engine_points() -> list[Point]:
         Point(name="8-bit weights in slices of 4", recipe=replace(base, pixel_bits=4)),
         Point(name="exact masks", recipe=base, engine=exact),
         Point(name="exact masks, fine converter", recipe=ten, engine=fine),
-        Point(name="all errors a tenth, fine converter", recipe=ten, engine=tenth),
+        Point(name="errors a tenth, fine converter", recipe=ten, engine=tenth),
         Point(
-            name="the same, 3000 photons per MAC",
+            name="errors a tenth, 3000 photons per MAC",
             recipe=ten,
             engine=tenth | {"photons_per_mac": 3000.0},
+        ),
+        Point(
+            name="errors a tenth, 10000 photons per MAC, 12-bit converter",
+            recipe=replace(base, adc_bits=12),
+            engine=tenth | {"photons_per_mac": 10_000.0, "adc_enob": 11.0},
         ),
         *(_lit(photons, base, {}, "") for photons in (10.0, 30.0, 100.0, 1000.0)),
         *(_lit(photons, ten, fine, " fine") for photons in (100.0, 1000.0, 10_000.0)),
