@@ -39,6 +39,13 @@ pub struct Stream {
     second: u32,
 }
 
+/// Returns a position as a counter; positions beyond 2³² start over.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "counters are 32 bits")]
+pub fn counter(position: usize) -> u32 {
+    position as u32
+}
+
 /// The finaliser of `SplitMix64` (Steele, Lea and Flood, OOPSLA 2014).
 fn mixed(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -104,14 +111,14 @@ impl Stream {
         for block in &mut blocks {
             let (cosines, sines) = block.split_at_mut(16);
             for lane in 0..16 {
-                let [cosine, sine] = self.normal_pair(base + lane as u32);
+                let [cosine, sine] = self.normal_pair(base + counter(lane));
                 cosines[lane] = cosine;
                 sines[lane] = sine;
             }
             base += 16;
         }
         for (lane, value) in blocks.into_remainder().iter_mut().enumerate() {
-            *value = self.normal(base * 2 + lane as u32);
+            *value = self.normal(base * 2 + counter(lane));
         }
     }
 
@@ -157,7 +164,7 @@ fn ln(x: f32) -> f32 {
 /// are good to 1e-6.
 #[inline(always)]
 fn on_circle(turn: u32) -> [f32; 2] {
-    let angle = (turn << 2).cast_signed() as f32 * (std::f32::consts::FRAC_PI_2 / 4_294_967_296.0);
+    let angle = (turn << 2).cast_signed() as f32 * (std::f32::consts::FRAC_PI_2 / 4_294_967_300.0);
     let square = angle * angle;
     let sine = angle + angle * square * (-0.166_628_34 + square * 8.152_99e-3);
     let cosine = 1.0 + square * (-0.499_998_95 + square * (4.165_629e-2 + square * -1.359_78e-3));
@@ -196,7 +203,7 @@ mod tests {
         let mut sums = [0.0; 5];
         for v in values {
             for (power, sum) in sums.iter_mut().enumerate() {
-                *sum += v.powi(power as i32);
+                *sum += v.powi(counter(power).cast_signed());
             }
         }
         [1, 2, 3, 4].map(|power| sums[power] / sums[0])
@@ -237,7 +244,7 @@ mod tests {
         for len in [0, 1, 7, 8, 15, 16, 17, 31, 33, 70] {
             let stream = Stream::new(7, Purpose::Detector, [0, 1, 2]);
             for (index, value) in normals(len, [0, 1, 2]).iter().enumerate() {
-                assert_eq!(value.to_bits(), stream.normal(index as u32).to_bits());
+                assert_eq!(value.to_bits(), stream.normal(counter(index)).to_bits());
             }
         }
     }

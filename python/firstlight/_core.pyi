@@ -158,7 +158,5 @@ class OpticalLayer:
         """Return what was compiled, by name."""
     def expected_counts(self, tokens: int) -> list[int]:
         """Return (cycles, reloads, DAC writes, ADC reads) of so many vectors by the closed form."""
-    def effective(
-        self, w: NDArray[np.float32], *, weight_slice: int = 0
-    ) -> NDArray[np.float64]:
+    def effective(self, w: NDArray[np.float32], *, weight_slice: int = 0) -> NDArray[np.float64]:
         """Return the effective mask of a weight slice, (outputs, inputs), in ±1."""

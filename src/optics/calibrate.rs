@@ -119,6 +119,7 @@ impl Layer {
 
 impl Spec {
     /// Returns the same engine without static errors, noise or conversion of outputs.
+    #[must_use]
     pub fn without_errors(&self) -> Self {
         Self {
             adc_bits: None,

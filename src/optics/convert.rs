@@ -3,6 +3,9 @@
 //! A DAC writes `code = round(x / scale · levels)`, an ADC reads `code = round(light / step)`; both
 //! clip at their last code. Ties go to the even code unless the specification says otherwise.
 
+#![expect(clippy::needless_bitwise_bool, reason = "a branch would keep loops from being vectors")]
+
+use crate::optics::real::Real;
 use crate::optics::spec::{InputScale, Spec};
 
 /// Which codes a signed output converter of b bits has.
@@ -103,7 +106,7 @@ impl Dac {
     /// Limits one vector without rounding it; returns how many values were out of range.
     #[inline(always)]
     pub fn pass(&self, x: &[f32], scale: f64, out: &mut [f32]) -> u64 {
-        let top = if scale > 0.0 { scale as f32 } else { 0.0 };
+        let top = if scale > 0.0 { f32::of(scale) } else { 0.0 };
         let low = if self.is_unsigned { 0.0 } else { -top };
         let mut clipped = 0_u32;
         for (&value, place) in x.iter().zip(out) {

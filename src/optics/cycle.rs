@@ -10,6 +10,8 @@
 //! The loops are written once, over a row of columns; the instruction sets differ only in how many
 //! columns they take at a time.
 
+#![expect(clippy::needless_bitwise_bool, reason = "a branch would keep loops from being vectors")]
+
 use crate::optics::convert::{Order, Rounding};
 use crate::optics::kernel::Work;
 use crate::optics::noise::{Noise, Place};
@@ -116,7 +118,7 @@ pub(crate) struct Scratch<R> {
 
 impl<R: Real> Scratch<R> {
     /// Makes room for `columns`, and forgets the previous symbol.
-    pub fn reset(&mut self, columns: usize) {
+    pub(crate) fn reset(&mut self, columns: usize) {
         for row in [&mut self.signal, &mut self.light, &mut self.mixed] {
             row.resize(columns, R::default());
         }
@@ -163,8 +165,6 @@ pub(crate) struct Reading<'a, R, S> {
     pub circuit: &'a Circuit,
     /// Variance each column adds by itself (pixel noise), if any.
     pub extra: Option<&'a [S]>,
-    /// Unit of `extra`.
-    pub extra_unit: R,
     /// Key of the noise.
     pub place: Place,
     /// Memory.

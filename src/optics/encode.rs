@@ -134,7 +134,8 @@ pub fn slice_share(levels: Option<i32>, bits: Option<u32>, index: u32) -> (Optio
     match (levels, bits) {
         (Some(levels), Some(bits)) if count > 1 => {
             let top = (1 << bits) - 1;
-            let share = f64::from(top) * 2_f64.powi((bits * index) as i32) / f64::from(levels);
+            let share =
+                f64::from(top) * 2_f64.powi((bits * index).cast_signed()) / f64::from(levels);
             (Some(top), share)
         }
         _ => (levels, 1.0),

@@ -7,7 +7,7 @@
 
 use crate::optics::encode::Polarity;
 use crate::optics::spec::Spec;
-use crate::rng::{Purpose, Stream};
+use crate::rng::{Purpose, Stream, counter};
 
 /// The static errors of one specimen of the engine, frozen by its seed.
 #[derive(Debug, Clone, Copy)]
@@ -21,16 +21,16 @@ impl<'a> Specimen<'a> {
         Self { spec }
     }
 
-    fn stream(&self, purpose: Purpose, row: usize) -> Stream {
+    fn stream(self, purpose: Purpose, row: usize) -> Stream {
         Stream::new(self.spec.engine_seed, purpose, [row as u64, 0, 0])
     }
 
-    fn is_hit(&self, purpose: Purpose, row: usize, column: usize, frac: f64) -> bool {
-        frac > 0.0 && f64::from(self.stream(purpose, row).uniform(column as u32)) <= frac
+    fn is_hit(self, purpose: Purpose, row: usize, column: usize, frac: f64) -> bool {
+        frac > 0.0 && f64::from(self.stream(purpose, row).uniform(counter(column))) <= frac
     }
 
     /// Gain of source `k`; 0 when it is dead.
-    pub fn source_gain(&self, k: usize) -> f64 {
+    pub fn source_gain(self, k: usize) -> f64 {
         if self.is_hit(Purpose::DeadSource, 0, k, self.spec.dead_source_frac) {
             return 0.0;
         }
@@ -38,7 +38,7 @@ impl<'a> Specimen<'a> {
     }
 
     /// Gain of column `n`; 0 when its detector is dead.
-    pub fn column_gain(&self, n: usize) -> f64 {
+    pub fn column_gain(self, n: usize) -> f64 {
         if self.is_hit(Purpose::DeadDetector, 0, n, self.spec.dead_detector_frac) {
             return 0.0;
         }
@@ -46,34 +46,35 @@ impl<'a> Specimen<'a> {
     }
 
     /// Relative error of the ratio of column `n`'s rails.
-    pub fn rail_ratio(&self, n: usize) -> f64 {
+    pub fn rail_ratio(self, n: usize) -> f64 {
         self.spec.rail_ratio_sigma * self.normal(Purpose::RailRatio, n)
     }
 
     /// Offset of detector `n`, of the converter's range.
-    pub fn offset(&self, n: usize) -> f64 {
+    pub fn offset(self, n: usize) -> f64 {
         self.spec.detector_offset_sigma * self.normal(Purpose::DetectorOffset, n)
     }
 
-    fn normal(&self, purpose: Purpose, index: usize) -> f64 {
-        f64::from(self.stream(purpose, 0).normal(index as u32))
+    fn normal(self, purpose: Purpose, index: usize) -> f64 {
+        f64::from(self.stream(purpose, 0).normal(counter(index)))
     }
 
     /// Fills `out` with the signed effective transmissions of source `k` at pixels `0..out.len()`,
     /// on `grid`; `levels` are the written weights in ±1.
-    pub fn fill_row(&self, k: usize, levels: &[f64], grid: &Grid, out: &mut [f64]) {
+    pub fn fill_row(self, k: usize, levels: &[f64], grid: &Grid, out: &mut [f64]) {
         let gain = self.source_gain(k);
         let pixel = self.stream(Purpose::PixelError, k);
         for (n, (value, &level)) in out.iter_mut().zip(levels).enumerate() {
             let mut seen = self.spec.response(level.abs()).copysign(level);
             if self.is_hit(Purpose::StuckPixel, k, n, self.spec.stuck_pixel_frac) {
-                seen = 2.0
-                    * f64::from(self.stream(Purpose::StuckPixel, k + (1 << 32)).uniform(n as u32))
-                    - 1.0;
+                seen =
+                    2.0 * f64::from(
+                        self.stream(Purpose::StuckPixel, k + (1 << 32)).uniform(counter(n)),
+                    ) - 1.0;
             }
             seen *= gain;
             if grid.pixel_sigma > 0.0 {
-                seen += grid.pixel_sigma * f64::from(pixel.normal(n as u32));
+                seen += grid.pixel_sigma * f64::from(pixel.normal(counter(n)));
             }
             *value = if gain == 0.0 { 0.0 } else { seen };
         }

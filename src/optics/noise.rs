@@ -13,7 +13,7 @@
 //!
 //! What is independent in a reading is one draw of the summed variance, which is the same law.
 
-use crate::rng::{Purpose, Stream};
+use crate::rng::{Purpose, Stream, counter};
 
 /// Where in a run a reading is: the key of its noise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Noise {
     pub fn counted(&self, place: Place, column: usize, plus: f64, minus: f64) -> f64 {
         let stream = place.stream(Purpose::Poisson);
         // Each detector has half of a block of 4,096 counters: far more than it can use.
-        let from = (column as u32).wrapping_mul(4096);
+        let from = counter(column).wrapping_mul(4096);
         let count = |light: f64, from: u32| {
             let mean = light.max(0.0) * self.electrons;
             f64::from(stream.poisson(mean, from)) - mean

@@ -13,9 +13,12 @@ use crate::optics::cycle::{LightSums, Reading, Scratch, Vector};
 use crate::optics::encode::{Encoding, slice_share};
 use crate::optics::energy::Counts;
 use crate::optics::kernel::{Out, PANEL};
-use crate::optics::lane::{IntegerLane, Lane, RealLane, Sent, Totals};
-use crate::optics::layer::{Layer, Path, Tile, is_light_summed};
+use crate::optics::lane::{Lane, Sent, Totals};
+use crate::optics::lane_integer::IntegerLane;
+use crate::optics::lane_real::RealLane;
+use crate::optics::layer::{Layer, Tile, is_light_summed};
 use crate::optics::noise::Place;
+use crate::optics::plan::Path;
 use crate::optics::real::Real;
 
 /// Tokens of one block.
@@ -277,7 +280,6 @@ impl<L: Lane> Worker<L> {
                 vector,
                 circuit: &layer.circuits[at.index],
                 extra: (!tile.noise.is_empty()).then(|| &self.extra[row * ldo..][..width]),
-                extra_unit: L::R::of(1.0),
                 place: at.place(run, token),
                 scratch: &mut self.scratch,
                 y: if is_halo || y.is_empty() { None } else { Some(&mut y[first..first + width]) },
@@ -338,7 +340,7 @@ impl At<'_> {
             0.0
         };
         let light = if is_lit {
-            totals.light_unit * self.layer.light_unit(self.tile, reading, totals.is_uneven)
+            totals.light_unit * self.tile.light_unit(reading, totals.is_uneven)
         } else {
             0.0
         };

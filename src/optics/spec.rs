@@ -281,10 +281,10 @@ impl Spec {
                 real(name, value, low, high)?;
             }
         }
-        if let (Some(bits), Some(enob)) = (self.adc_bits, self.adc_enob) {
-            if enob > f64::from(bits) {
-                return Err(Error::range("adc_enob", enob, format!("at most adc_bits, {bits}")));
-            }
+        if let (Some(bits), Some(enob)) = (self.adc_bits, self.adc_enob)
+            && enob > f64::from(bits)
+        {
+            return Err(Error::range("adc_enob", enob, format!("at most adc_bits, {bits}")));
         }
         Ok(())
     }
@@ -331,9 +331,12 @@ impl Spec {
 
     /// Magnitude levels of an input, zero not counted; `None` is continuous.
     pub fn input_levels(&self) -> Option<i32> {
-        self.activation_bits.map(|bits| match self.encoding.is_unsigned() {
-            true => (1 << bits) - 1,
-            false => ((1 << (bits - 1)) - 1).max(1),
+        self.activation_bits.map(|bits| {
+            if self.encoding.is_unsigned() {
+                (1 << bits) - 1
+            } else {
+                ((1 << (bits - 1)) - 1).max(1)
+            }
         })
     }
 

@@ -29,6 +29,7 @@ pub(super) struct OpticalLayer {
 }
 
 #[pymethods]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 extracts arguments by value")]
 impl OpticalLayer {
     #[new]
     #[pyo3(signature = (w, spec, *, calibration = None))]
@@ -41,15 +42,11 @@ impl OpticalLayer {
         let spec = spec_of(spec)?;
         let (values, [n, k]) = matrix("w", &w)?;
         let sample = calibration.as_ref().map(|c| matrix("calibration", c)).transpose()?;
-        if let Some((_, [_, width])) = sample {
-            if width != k {
-                return Err(Error::shape(
-                    "calibration",
-                    format!("(…, {width})"),
-                    format!("(…, {k})"),
-                )
-                .into());
-            }
+        if let Some((_, [_, width])) = sample
+            && width != k
+        {
+            let given = format!("(…, {width})");
+            return Err(Error::shape("calibration", given, format!("(…, {k})")).into());
         }
         let layer = py.detach(|| -> Result<Layer, Error> {
             let layer = Layer::compile(values, n, k, spec, Isa::detect()?)?;
@@ -162,7 +159,11 @@ fn watched<T: Send>(
                     };
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    if let Err(error) = Python::attach(|py| py.check_signals()) {
+                    let signals = Python::attach(|py| -> PyResult<()> {
+                        py.check_signals()?;
+                        Ok(())
+                    });
+                    if let Err(error) = signals {
                         cancel.store(true, Ordering::Relaxed);
                         interrupt = Some(error);
                     }

@@ -53,9 +53,7 @@ def test_noise_of_every_pixel_is_that_of_crosssim(device, kind):
 @pytest.mark.parametrize(("case", "inputs"), [("onetile", 1024), ("tiles64", 64)])
 def test_output_noise_is_that_of_aihwkit(case, inputs):
     data = np.load(DATA / "ai_stat_out_noise.npz")
-    engine = Engine.ideal(
-        inputs=inputs, tile_split="even", weight_scale=1.0, readout_noise=0.06
-    )
+    engine = Engine.ideal(inputs=inputs, tile_split="even", weight_scale=1.0, readout_noise=0.06)
 
     ours = drawn(engine, data["x"], data["w"])
 

@@ -78,9 +78,7 @@ def test_crosstalk_law(operands, epsilon, mask_bits):
     mixed, _ = Engine.ideal(**bits, crosstalk_each_side_frac=epsilon).matmul(x, w)
     units = np.abs(x).max(axis=1)[:, None] * np.abs(w).max(axis=1)[None, :]
     law_db = -10 * math.log10(2 * epsilon**2)
-    assert snr_db(mixed / units, clean.astype(np.float64) / units) == pytest.approx(
-        law_db, abs=0.3
-    )
+    assert snr_db(mixed / units, clean.astype(np.float64) / units) == pytest.approx(law_db, abs=0.3)
 
 
 @pytest.mark.parametrize("sigma", [0.001, 0.003, 0.01, 0.03])
@@ -179,9 +177,7 @@ def test_dark_light_costs_noise_but_no_signal(operands):
 
 def test_grouped_light_is_within_two_percent_on_normal_operands():
     x, w = normal(1, 64, 512), normal(2, 512, 512)
-    base = Engine.ideal(
-        inputs=512, mask_bits=4, activation_bits=8, photons_per_mac=100.0
-    )
+    base = Engine.ideal(inputs=512, mask_bits=4, activation_bits=8, photons_per_mac=100.0)
     clean, _ = base.replace(photons_per_mac=math.inf).matmul(x, w)
     noise = {}
     for variance in ("grouped", "exact"):

@@ -7,7 +7,7 @@ use firstlight_core::optics::encode::Encoding;
 use firstlight_core::optics::kernel::{Isa, Out, PANEL, Packed8, Packed16, PackedF32, Rows};
 use firstlight_core::optics::spec::{Spec, Variance};
 use firstlight_core::optics::{Counts, Layer, Run, energy, matmul};
-use firstlight_core::rng::{Purpose, Stream};
+use firstlight_core::rng::{Purpose, Stream, counter};
 
 /// Normal numbers of a name.
 fn normals(name: u64, count: usize) -> Vec<f32> {
@@ -51,7 +51,8 @@ impl Case {
     }
 
     fn run(&self, spec: &Spec, isa: Isa, threads: usize, first: u64) -> (Vec<f32>, Counts) {
-        let layer = Layer::compile(&self.w, self.n, self.k, spec.clone(), isa).unwrap();
+        let layer = Layer::compile(&self.w, self.n, self.k, spec.clone(), isa);
+        let layer = layer.expect("a valid engine");
         run(&layer, &self.x, threads, first)
     }
 }
@@ -60,7 +61,7 @@ fn run(layer: &Layer, x: &[f32], threads: usize, first_token: u64) -> (Vec<f32>,
     let cancel = AtomicBool::new(false);
     let run = Run { seed: 5, layer: 3, first_token, threads, cancel: &cancel };
     let mut y = vec![f32::NAN; x.len() / layer.k * layer.n];
-    let counts = matmul(layer, x, &mut y, &run).unwrap();
+    let counts = matmul(layer, x, &mut y, &run).expect("a valid product");
     (y, counts)
 }
 
@@ -69,7 +70,7 @@ fn bits(y: &[f32]) -> Vec<u32> {
 }
 
 fn scalar() -> Isa {
-    Isa::parse("scalar").unwrap()
+    Isa::parse("scalar").expect("every machine has the definition")
 }
 
 /// Every setting whose numbers must not depend on the machine.
@@ -139,12 +140,13 @@ fn check_sums(isa: Isa, inputs: usize, rows: usize, offset: usize) {
     let ldo = 2 * PANEL + offset;
     for (x_max, w_max) in [(255_u32, 7_i32), (255, 15), (255, 31), (255, 64), (127, 127)] {
         let x: Vec<u8> = (0..rows * stride + offset)
-            .map(|i| (draw.bits(i as u32) % (x_max + 1)) as u8)
+            .map(|i| (draw.bits(counter(i)) % (x_max + 1)).to_le_bytes()[0])
             .collect();
         let w: Vec<i8> = (0..outputs * inputs)
             .map(|i| {
                 let span = 2 * w_max.cast_unsigned() + 1;
-                ((draw.bits(1 << 20 | i as u32) % span).cast_signed() - w_max) as i8
+                let value = (draw.bits(1 << 20 | counter(i)) % span).cast_signed() - w_max;
+                i8::try_from(value).expect("at most 127")
             })
             .collect();
         let mask = Packed8::new(&w, inputs, x_max.cast_signed());

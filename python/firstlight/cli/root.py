@@ -12,6 +12,7 @@ from firstlight.errors import FirstlightError, InfeasibleError
 
 COMMANDS = {
     "compare": "Designs at equal power: what each delivers. The main job.",
+    "emulate": "One product through the optics: its error, what causes it, its ledger.",
     "catalog": "Facts with their sources: devices, servers, engines, models, prices.",
     "accuracy": "A real model through the light: perplexity, agreement, energy.",
     "trace": "Read, check, convert and make request traces.",

@@ -364,8 +364,6 @@ def _whole(name: str, value: object, *, low: int = 0, high: int) -> int:
 
 def parameters(engine: Engine) -> Mapping[str, Any]:
     """Return every parameter of an engine by name."""
-    device = {
-        item.name: getattr(engine.spec, item.name) for item in dataclasses.fields(EngineSpec)
-    }
+    device = {item.name: getattr(engine.spec, item.name) for item in dataclasses.fields(EngineSpec)}
     driven = {item.name: getattr(engine.drive, item.name) for item in dataclasses.fields(Drive)}
     return {**device, **driven}

@@ -171,7 +171,8 @@ def _counted(
         "accumulator_j": sums * spec.accumulator_bits * spec.sram_energy_j_per_bit,
         "links_j": (writes * activation_bits + reads * spec.link_out_bits)
         * spec.link_energy_j_per_bit,
-        "dac_driver_j": writes * (spec.dac_energy_j + spec.drivers_per_input * spec.driver_energy_j),
+        "dac_driver_j": writes
+        * (spec.dac_energy_j + spec.drivers_per_input * spec.driver_energy_j),
         "adc_tia_j": reads * (spec.adc_energy_j + spec.tia_energy_j),
         "sram_j": writes * activation_bits * spec.sram_energy_j_per_bit
         + reads * spec.dequant_energy_j,

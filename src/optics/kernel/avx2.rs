@@ -6,6 +6,8 @@
 //!    masks spend their multipliers on light.
 //! 3. `vpmaddwd` takes `i16 × i16` whole: the wide path.
 
+#![expect(clippy::needless_pass_by_value, reason = "an `Out` is given away to be written")]
+
 use std::arch::x86_64::{
     __m256i, _mm256_add_epi16, _mm256_add_epi32, _mm256_loadu_si256, _mm256_madd_epi16,
     _mm256_maddubs_epi16, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_setzero_si256,
@@ -18,6 +20,7 @@ use super::{Out, PANEL, Rows, Work, scalar};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Avx2(());
 
+#[expect(clippy::unused_self, reason = "the value is the proof that the call is sound")]
 impl Avx2 {
     pub(super) fn detect() -> Option<Self> {
         std::arch::is_x86_feature_detected!("avx2").then_some(Self(()))
@@ -25,15 +28,14 @@ impl Avx2 {
 
     pub(super) fn sum8(self, x: Rows<'_, u8>, panel: &[i8], depth: usize, out: Out<'_, i32>) {
         debug_assert!(depth > 0, "Invariant: pair sums fit 16 bits");
+        let kernel: unsafe fn(Rows<'_, u8>, &[i8], Out<'_, i32>) = match depth {
+            8 => sum8::<8>,
+            4 => sum8::<4>,
+            2 => sum8::<2>,
+            _ => sum8::<1>,
+        };
         // SAFETY: a value of `Self` exists only where AVX2 was detected.
-        unsafe {
-            match depth {
-                8 => sum8::<8>(x, panel, out),
-                4 => sum8::<4>(x, panel, out),
-                2 => sum8::<2>(x, panel, out),
-                _ => sum8::<1>(x, panel, out),
-            }
-        }
+        unsafe { kernel(x, panel, out) }
     }
 
     pub(super) fn sum16(self, x: Rows<'_, i16>, panel: &[i16], out: Out<'_, i32>) {
@@ -136,10 +138,10 @@ fn rows8<const ROWS: usize, const DEPTH: usize>(
         let mut partial = [[_mm256_setzero_si256(); 2]; ROWS];
         for index in quad..(quad + DEPTH).min(part.last) {
             // SAFETY: `index` is below the number of 128-byte groups in the panel.
-            let [first, second] = unsafe { load_pair(weights.add(index * 4 * PANEL)) };
+            let [first, second] = unsafe { load_pair(weights.wrapping_add(index * 4 * PANEL)) };
             for r in 0..ROWS {
                 // SAFETY: every line has four readable operands for each quad.
-                let light = unsafe { broadcast(lines[r].add(4 * index)) };
+                let light = unsafe { broadcast(lines[r].wrapping_add(4 * index)) };
                 partial[r][0] = _mm256_add_epi16(partial[r][0], _mm256_maddubs_epi16(light, first));
                 partial[r][1] =
                     _mm256_add_epi16(partial[r][1], _mm256_maddubs_epi16(light, second));
@@ -171,10 +173,10 @@ fn rows16<const ROWS: usize>(
     let mut sums: [[__m256i; 2]; ROWS] = started(row, part, ldo, out);
     for pair in part.first..part.last {
         // SAFETY: `pair` is below the number of 128-byte groups in the panel.
-        let [first, second] = unsafe { load_pair(weights.add(pair * 4 * PANEL)) };
+        let [first, second] = unsafe { load_pair(weights.wrapping_add(pair * 4 * PANEL)) };
         for r in 0..ROWS {
             // SAFETY: every line has two readable words for each pair.
-            let light = unsafe { broadcast(lines[r].add(4 * pair)) };
+            let light = unsafe { broadcast(lines[r].wrapping_add(4 * pair)) };
             sums[r][0] = _mm256_add_epi32(sums[r][0], _mm256_madd_epi16(light, first));
             sums[r][1] = _mm256_add_epi32(sums[r][1], _mm256_madd_epi16(light, second));
         }
@@ -222,7 +224,11 @@ const HALF: usize = 64;
 
 /// Returns where `ROWS` rows of at least `length` elements start.
 #[inline]
-fn lines<T, const ROWS: usize>(x: Rows<'_, T>, row: usize, length: usize) -> [*const u8; ROWS] {
+fn lines<T: Copy, const ROWS: usize>(
+    x: Rows<'_, T>,
+    row: usize,
+    length: usize,
+) -> [*const u8; ROWS] {
     let mut starts = [std::ptr::null(); ROWS];
     for (r, start) in starts.iter_mut().enumerate() {
         *start = x.data[(row + r) * x.stride..][..length].as_ptr().cast();

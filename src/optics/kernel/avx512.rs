@@ -3,6 +3,8 @@
 //! `vpdpbusd` adds four `u8 × i8` products to an `i32` without saturation, `vpdpwssd` two
 //! `i16 × i16` products, so there is no bit budget below 32 bits to keep.
 
+#![expect(clippy::needless_pass_by_value, reason = "an `Out` is given away to be written")]
+
 use std::arch::x86_64::{
     __m512i, _mm512_dpbusd_epi32, _mm512_dpwssd_epi32, _mm512_loadu_si512, _mm512_set1_epi32,
     _mm512_setzero_si512, _mm512_storeu_si512,
@@ -14,6 +16,7 @@ use super::{Out, PANEL, Rows, Work, scalar};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Avx512(());
 
+#[expect(clippy::unused_self, reason = "the value is the proof that the call is sound")]
 impl Avx512 {
     pub(super) fn detect() -> Option<Self> {
         let has_all = std::arch::is_x86_feature_detected!("avx2")
@@ -97,10 +100,10 @@ fn rows8<const ROWS: usize>(
     let mut sums = [[_mm512_setzero_si512(); 2]; ROWS];
     for quad in 0..quads {
         // SAFETY: `quad` is below `quads`, the number of 128-byte groups in the panel.
-        let [first, second] = unsafe { load_pair(panel.as_ptr().add(quad * 4 * PANEL)) };
+        let [first, second] = unsafe { load_pair(panel.as_ptr().wrapping_add(quad * 4 * PANEL)) };
         for r in 0..ROWS {
             // SAFETY: every line has four readable operands for each quad.
-            let light = unsafe { broadcast(lines[r].add(4 * quad)) };
+            let light = unsafe { broadcast(lines[r].wrapping_add(4 * quad)) };
             sums[r][0] = _mm512_dpbusd_epi32(sums[r][0], light, first);
             sums[r][1] = _mm512_dpbusd_epi32(sums[r][1], light, second);
         }
@@ -125,10 +128,10 @@ fn rows16<const ROWS: usize>(
     let mut sums = [[_mm512_setzero_si512(); 2]; ROWS];
     for pair in 0..pairs {
         // SAFETY: `pair` is below `pairs`, the number of 128-byte groups in the panel.
-        let [first, second] = unsafe { load_pair(weights.add(pair * 4 * PANEL)) };
+        let [first, second] = unsafe { load_pair(weights.wrapping_add(pair * 4 * PANEL)) };
         for r in 0..ROWS {
             // SAFETY: every line has two readable words for each pair.
-            let light = unsafe { broadcast(lines[r].add(4 * pair)) };
+            let light = unsafe { broadcast(lines[r].wrapping_add(4 * pair)) };
             sums[r][0] = _mm512_dpwssd_epi32(sums[r][0], light, first);
             sums[r][1] = _mm512_dpwssd_epi32(sums[r][1], light, second);
         }
@@ -140,7 +143,11 @@ fn rows16<const ROWS: usize>(
 
 /// Returns where `ROWS` rows of at least `length` elements start.
 #[inline]
-fn lines<T, const ROWS: usize>(x: Rows<'_, T>, row: usize, length: usize) -> [*const u8; ROWS] {
+fn lines<T: Copy, const ROWS: usize>(
+    x: Rows<'_, T>,
+    row: usize,
+    length: usize,
+) -> [*const u8; ROWS] {
     let mut starts = [std::ptr::null(); ROWS];
     for (r, start) in starts.iter_mut().enumerate() {
         *start = x.data[(row + r) * x.stride..][..length].as_ptr().cast();

@@ -1,5 +1,7 @@
 //! The definition: one product after another.
 
+#![expect(clippy::needless_pass_by_value, reason = "an `Out` is given away to be written")]
+
 use super::{Out, PANEL, Rows};
 
 pub(super) fn sum8(x: Rows<'_, u8>, panel: &[i8], out: Out<'_, i32>) {
