@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from firstlight import (
         catalog,
+        claims,
         cost,
         errors,
         models,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         report,
         roofline,
         schedule,
+        sweep,
         units,
         workload,
     )
@@ -40,13 +42,13 @@ _HOME = {
 """Public name -> the module that holds it."""
 
 _ROOMS = (
-    "catalog", "cost", "errors", "models", "optics", "report", "roofline", "schedule", "units",
-    "workload",
+    "catalog", "claims", "cost", "errors", "models", "optics", "report", "roofline", "schedule",
+    "sweep", "units", "workload",
 )  # fmt: skip
 
 __all__ = [
-    "Comparison", "FirstlightError", "Scenario", "catalog", "compare", "cost", "errors", "models",
-    "optics", "report", "roofline", "schedule", "units", "workload",
+    "Comparison", "FirstlightError", "Scenario", "catalog", "claims", "compare", "cost", "errors",
+    "models", "optics", "report", "roofline", "schedule", "sweep", "units", "workload",
 ]  # fmt: skip
 
 

@@ -95,12 +95,8 @@ class Engine:
 
     def __new__(
         cls,
-        *,
-        pools: list[tuple[str, int, StepTable, int, int, int, int]],
-        block_tok: int,
-        link_tok_ps: int,
-        link_latency_ps: int,
-        first_token: str,
+        pools: list[dict[str, Any]],
+        fleet: dict[str, Any],
     ) -> Engine: ...
     def push(
         self,
@@ -108,6 +104,8 @@ class Engine:
         isl_tok: NDArray[np.uint32],
         cached_tok: NDArray[np.uint32],
         osl_tok: NDArray[np.uint32],
+        unit_from: NDArray[np.uint64],
+        unit_of: NDArray[np.uint32],
     ) -> None:
         """Add requests in order of arrival."""
     def watch(self, *, from_ps: int, ttft_ps: int, tpot_ps: int, allowed: int) -> None:

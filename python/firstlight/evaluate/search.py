@@ -229,7 +229,7 @@ def _candidates(
     plan: DesignPlan, screened: list[_Screened], budget: Budget
 ) -> Iterator[tuple[float, tuple[int, ...]]]:
     """Yield (fleet rate if pools simply add up, servers of each pool in a cell)."""
-    for counts in _ratios(plan, budget):
+    for counts in ratios(plan, budget):
         servers = tuple(
             (pool.server, count) for pool, count in zip(plan.pools, counts, strict=True)
         )
@@ -239,7 +239,7 @@ def _candidates(
             yield cells * rate, counts
 
 
-def _ratios(plan: DesignPlan, budget: Budget) -> Iterator[tuple[int, ...]]:
+def ratios(plan: DesignPlan, budget: Budget) -> Iterator[tuple[int, ...]]:
     """Yield the server counts of each possible cell."""
     pools = plan.pools
     if len(pools) == 1:
