@@ -17,6 +17,7 @@ COMMANDS = {
     "sweep": "Grids and samples over any field, resumable, on all cores or a Ray cluster.",
     "claims": "Each published claim: its basis, the verdict here, and when it would hold.",
     "catalog": "Facts with their sources: devices, servers, engines, models, prices.",
+    "accuracy": "A real model through the light: perplexity, agreement, energy.",
     "trace": "Read, check, convert and make request traces.",
     "doctor": "Versions, CPU features, optional parts, the terminal.",
 }
