@@ -15,7 +15,7 @@ import numpy as np
 
 from firstlight.errors import InfeasibleError, ScenarioError
 from firstlight.evaluate import capacity
-from firstlight.evaluate.cell import Cell, Group, Role, Serving, fitting_tp, group, room_tok
+from firstlight.evaluate.cell import Cell, Group, Role, Serving, fitting_tp, group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,9 +31,9 @@ PS_PER_S = 1e12
 SCREEN_TOLERANCE_FRAC = 0.03
 COARSE_TOLERANCE_FRAC = 0.015
 MOST_CELLS = 1 << 30
-SMALLER_FRAC = 0.002
+SMALLER_FRAC = 0.005
 """What a cell must carry more for each further server in it; small cells are simulated sooner."""
-SIMULATED_CELLS = 2
+SIMULATED_CELLS = 4
 """Cells of a design that are simulated whole after the screening."""
 DECODE_WAIT_STEPS = 10
 """A decode pool alone may keep a request waiting this many output tokens' time."""
@@ -292,8 +292,7 @@ def _screen(
 ) -> _Screened:
     """Find the best tensor parallelism and chunk of a pool alone."""
     best: _Screened | None = None
-    kept = traffic.longest_prompt_tok if pool.role == "prefill" else traffic.longest_tok
-    for option in _options(pool, serving, longest_tok=kept):
+    for option in _options(pool, serving):
         made = group(
             pool.server, role=pool.role, tp=option[0], chunk_tok=option[1], serving=serving
         )
@@ -318,7 +317,7 @@ def _screen(
     return best
 
 
-def _options(pool: PoolPlan, serving: Serving, *, longest_tok: int = 0) -> list[tuple[int, int]]:
+def _options(pool: PoolPlan, serving: Serving) -> list[tuple[int, int]]:
     """Return (tensor parallelism, chunk) to try."""
     if pool.server.engine is not None:
         return [(1, pool.chunk_tok or 0)]
@@ -328,9 +327,6 @@ def _options(pool: PoolPlan, serving: Serving, *, longest_tok: int = 0) -> list[
             # The message of the group itself says what is missing.
             group(pool.server, role=pool.role, tp=pool.tp, chunk_tok=2048, serving=serving)
         degrees = (pool.tp,)
-    # A replica that could never hold the longest request would refuse it.
-    roomy = [tp for tp in degrees if room_tok(pool.server, tp=tp, serving=serving) >= longest_tok]
-    degrees = tuple(roomy) or degrees[-1:]
     chunks = {
         "mixed": CHUNKS_MIXED_TOK[:1],
         "prefill": CHUNKS_PREFILL_TOK,
