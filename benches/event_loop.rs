@@ -147,6 +147,7 @@ fn fleet(token_budget: u64, replicas: u32) -> FleetSpec {
         prefill_attn_pair_fj: by_tok,
         decode_attn_floor_pj: by_seq.clone(),
         decode_attn_ctx_pj: by_seq,
+        mixed: None,
     };
     FleetSpec {
         pools: vec![PoolSpec {

@@ -32,6 +32,9 @@ class StepTable:
         prefill_attn_pair_fj: NDArray[np.uint64],
         decode_attn_floor_pj: NDArray[np.uint64],
         decode_attn_ctx_pj: NDArray[np.uint64],
+        mixed_axes: list[NDArray[np.uint64]] | None = None,
+        mixed_ps: NDArray[np.uint64] | None = None,
+        mixed_skew_1024: int = 0,
     ) -> StepTable: ...
 
 @final

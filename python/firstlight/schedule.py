@@ -428,6 +428,10 @@ def _beside_pools(fleet: Fleet) -> dict[str, Any]:
     }
 
 
+def _u64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    return np.ascontiguousarray(values, dtype=np.uint64)
+
+
 def _in_1024(share: float) -> int:
     return round(share * 1024)
 
@@ -436,7 +440,7 @@ def _compiled(table: StepTable) -> _core.StepTable:
     from firstlight import _core
 
     columns = {
-        name: np.ascontiguousarray(getattr(table, name), dtype=np.uint64)
+        name: _u64(getattr(table, name))
         for name in (
             "linear_ps",
             "head_ps",
@@ -450,9 +454,19 @@ def _compiled(table: StepTable) -> _core.StepTable:
             "decode_attn_ctx_pj",
         )
     }
+    mixed: dict[str, Any] = {}
+    if table.mixed is not None:
+        mixed = {
+            "mixed_axes": [_u64(axis) for axis in table.mixed.axes],
+            "mixed_ps": _u64(table.mixed.attn_ps.ravel()),
+            "mixed_skew_1024": _in_1024(table.mixed.skew_frac),
+        }
     try:
         return _core.StepTable(
-            prefill_attn_floor_ps=table.prefill_attn_floor_ps, mix_1024=table.mix_1024, **columns
+            prefill_attn_floor_ps=table.prefill_attn_floor_ps,
+            mix_1024=table.mix_1024,
+            **columns,
+            **mixed,
         )
     except (ValueError, OverflowError) as error:
         msg = f"step table: {error}"

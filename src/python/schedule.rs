@@ -9,8 +9,8 @@ use pyo3::types::PyDict;
 
 use crate::error::Error;
 use crate::schedule::{
-    CacheSpec, Counters, Disaggregation, Engine, FirstToken, FleetSpec, Gaps, LinkSpec, PoolSpec,
-    Role, Routing, StepTable, Stop, TierSpec, Watch,
+    CacheSpec, Counters, Disaggregation, Engine, FirstToken, FleetSpec, Gaps, LinkSpec,
+    MixedAttention, PoolSpec, Role, Routing, StepTable, Stop, TierSpec, Watch,
 };
 
 /// Step costs of one replica, checked and kept in Rust.
@@ -22,7 +22,8 @@ impl PyStepTable {
     #[new]
     #[pyo3(signature = (*, linear_ps, head_ps, prefill_attn_floor_ps, prefill_attn_pair_fs,
         decode_attn_floor_ps, decode_attn_ctx_ps, mix_1024, linear_pj, head_pj,
-        prefill_attn_pair_fj, decode_attn_floor_pj, decode_attn_ctx_pj))]
+        prefill_attn_pair_fj, decode_attn_floor_pj, decode_attn_ctx_pj, mixed_axes=None,
+        mixed_ps=None, mixed_skew_1024=0))]
     #[expect(clippy::too_many_arguments, reason = "one argument a table, all by keyword")]
     fn new(
         linear_ps: PyReadonlyArray1<'_, u64>,
@@ -37,7 +38,15 @@ impl PyStepTable {
         prefill_attn_pair_fj: PyReadonlyArray1<'_, u64>,
         decode_attn_floor_pj: PyReadonlyArray1<'_, u64>,
         decode_attn_ctx_pj: PyReadonlyArray1<'_, u64>,
+        mixed_axes: Option<[PyReadonlyArray1<'_, u64>; 4]>,
+        mixed_ps: Option<PyReadonlyArray1<'_, u64>>,
+        mixed_skew_1024: u64,
     ) -> PyResult<Self> {
+        let mixed = mixed_axes.zip(mixed_ps).map(|(axes, ps)| MixedAttention {
+            axes: axes.map(column),
+            attn_ps: column(ps),
+            skew_1024: mixed_skew_1024,
+        });
         let table = StepTable {
             linear_ps: column(linear_ps),
             head_ps: column(head_ps),
@@ -51,6 +60,7 @@ impl PyStepTable {
             prefill_attn_pair_fj: column(prefill_attn_pair_fj),
             decode_attn_floor_pj: column(decode_attn_floor_pj),
             decode_attn_ctx_pj: column(decode_attn_ctx_pj),
+            mixed,
         };
         table.check()?;
         Ok(Self(Arc::new(table)))

@@ -12,6 +12,7 @@
 //! | [`router`] | which replica takes a request |
 //! | [`cache`] | whose prefix is where |
 //! | [`steps`] | what a step costs |
+//! | [`mixed`] | what measured attention costs in a mixed step |
 //! | [`fleet`] | what can be simulated |
 //! | [`request`] | where a request is in its life |
 //! | [`metrics`] | what is counted |
@@ -26,6 +27,7 @@ mod engine;
 mod fleet;
 mod idmap;
 mod metrics;
+mod mixed;
 mod replica;
 mod request;
 mod router;
@@ -37,5 +39,6 @@ pub use fleet::{
     CacheSpec, Disaggregation, FirstToken, FleetSpec, LinkSpec, PoolSpec, Role, Routing, TierSpec,
 };
 pub use metrics::{Counters, Gaps};
+pub use mixed::MixedAttention;
 pub use request::{Live, Requests, State};
 pub use steps::StepTable;

@@ -10,7 +10,7 @@ from reference import fleet as records
 from reference import schedule as reference
 
 from firstlight import schedule
-from firstlight.steps import StepTable
+from firstlight.steps import MixedAttention, StepTable
 
 
 COUNTED = (
@@ -46,17 +46,32 @@ def make_table(rng, max_tok, max_seqs, scale):
         prefill_attn_pair_fj=flat(max_tok, 90_000),
         decode_attn_floor_pj=rising(max_seqs, 300),
         decode_attn_ctx_pj=flat(max_seqs, 40),
+        mixed=make_mixed(rng, max_tok, max_seqs, scale) if rng.random() < 0.2 else None,
     )
+
+
+def make_mixed(rng, max_tok, max_seqs, scale):
+    def axis(last, count):
+        inner = rng.integers(1, max(last, 2), count)
+        return np.unique([0, *inner, last]).astype(np.uint64)
+
+    axes = axis(max_tok, 3), axis(60, 2), axis(max_seqs, 2), axis(90, 3)
+    times = rng.integers(0, scale * 20, [len(points) for points in axes]).astype(np.uint64)
+    return MixedAttention(axes=axes, attn_ps=times, skew_frac=float(rng.choice([0, 0.25])))
 
 
 def plain(table):
-    return records.Table(
-        **{
-            name: value if isinstance(value, int) else [int(v) for v in value]
-            for name in records.Table.__dataclass_fields__
-            for value in [getattr(table, name)]
-        }
-    )
+    same = {
+        name: value if isinstance(value, int) else [int(v) for v in value]
+        for name in records.Table.__dataclass_fields__
+        if name != "mixed"
+        for value in [getattr(table, name)]
+    }
+    mixed = table.mixed
+    if mixed is not None:
+        axes = tuple(points.tolist() for points in mixed.axes)
+        mixed = (axes, mixed.attn_ps.tolist(), round(1024 * mixed.skew_frac))
+    return records.Table(**same, mixed=mixed)
 
 
 def plain_pool(pool):

@@ -21,6 +21,7 @@ class Table:
     prefill_attn_pair_fj: list
     decode_attn_floor_pj: list
     decode_attn_ctx_pj: list
+    mixed: tuple | None = None  # (four axes, times, skew in 1/1024)
 
 
 @dataclass

@@ -25,12 +25,13 @@ from __future__ import annotations
 
 from reference.fleet import COUNTERS, NEVER, Replica, Request
 from reference.memory import Memory
+from reference.price import Price
 from reference.router import Router
 
 GAP_SUB_BITS = 7
 
 
-class Simulation(Memory, Router):
+class Simulation(Memory, Router, Price):
     def __init__(self, pools, settings):
         self.pools = pools
         self.settings = settings
@@ -61,9 +62,6 @@ class Simulation(Memory, Router):
             bucket = ((octave + 1) << GAP_SUB_BITS) + ((ps >> octave) & ((1 << GAP_SUB_BITS) - 1))
         self.gaps[bucket] = self.gaps.get(bucket, 0) + 1
         self.gap_sum += ps
-
-    def emits_at_prompt_end(self, replica):
-        return replica.pool.role != "prefill" or self.first_token == "prefill"
 
     def emit(self, replica, request, now):
         if request.generated == 0:
@@ -310,55 +308,6 @@ class Simulation(Memory, Router):
         request.preemptions += 1
         self.count[id(replica.pool)]["preemptions"] += 1
         replica.waiting.insert(0, request)
-
-    # --- what a step costs -----------------------------------------------------------------------
-
-    def price(self, replica):
-        table = replica.pool.table
-        m = emitted_prefill = n = context = attn_p = attn_p_pj = prefill_tok = 0
-        for request, q in replica.plan:
-            m += q
-            kv = request.computed
-            if request.decoding:
-                n += 1
-                context += kv + 1
-                continue
-            prefill_tok += q
-            pairs = q * kv + q * (q + 1) // 2
-            attn_p += table.prefill_attn_floor_ps + pairs * table.prefill_attn_pair_fs[q] // 1000
-            attn_p_pj += pairs * table.prefill_attn_pair_fj[q] // 1000
-            if kv + q == request.tokens and self.emits_at_prompt_end(replica):
-                emitted_prefill += 1
-        attn_d = table.decode_attn_floor_ps[n] + table.decode_attn_ctx_ps[n] * context if n else 0
-        attn_d_pj = (
-            table.decode_attn_floor_pj[n] + table.decode_attn_ctx_pj[n] * context if n else 0
-        )
-        emitted = emitted_prefill + n
-        ps = (
-            table.linear_ps[m]
-            + table.head_ps[emitted]
-            + max(attn_p, attn_d)
-            + min(attn_p, attn_d) * table.mix_1024 // 1024
-        )
-        alone_p = table.linear_ps[prefill_tok] + attn_p
-        alone_d = table.linear_ps[n] + attn_d
-        share = lambda whole: whole * alone_p // (alone_p + alone_d)  # noqa: E731
-        head = table.head_pj[emitted]
-        head_p = head * emitted_prefill // emitted if emitted else 0
-        booked = {
-            "steps": 1,
-            "prefill_ps": share(ps),
-            "decode_ps": ps - share(ps),
-            "prefill_tok": prefill_tok,
-            "decode_tok": n,
-            "prefill_linear_pj": share(table.linear_pj[m]),
-            "decode_linear_pj": table.linear_pj[m] - share(table.linear_pj[m]),
-            "prefill_head_pj": head_p,
-            "decode_head_pj": head - head_p,
-            "prefill_attn_pj": attn_p_pj,
-            "decode_attn_pj": attn_d_pj,
-        }
-        return ps, booked
 
     # --- ending a step ---------------------------------------------------------------------------
 

@@ -3,8 +3,8 @@
 use super::{Around, Doing, Replica};
 use crate::schedule::clock::Ps;
 use crate::schedule::fleet::Role;
-use crate::schedule::request::{NONE, State};
-use crate::schedule::steps::index;
+use crate::schedule::request::{NONE, Requests, State};
+use crate::schedule::steps::{AttnPs, index};
 
 /// Runs are cut here so that their length stays far inside a `u64` of picoseconds.
 const LONGEST_RUN: u64 = 1 << 12;
@@ -15,7 +15,7 @@ pub(super) struct Prompts {
     tok: u64,
     /// Prompts that end, and yield a token.
     emitted: u64,
-    attn_ps: u64,
+    attn: AttnPs,
     attn_pj: u128,
 }
 
@@ -30,12 +30,14 @@ impl Replica {
     ) -> Ps {
         let spec = &around.fleet.pools[self.pool];
         let table = &*spec.table;
-        let n = self.decoding.n;
-        let decode = if n > 0 { table.decode_attn_ps(n, self.decoding.context) } else { 0 };
+        let (n, context) = (self.decoding.n, self.decoding.context);
+        let requests = &*around.requests;
+        let longest = || self.longest_context(requests);
         if self.chunks.is_empty() {
-            let first = table.step_ps(n, n, 0, decode);
+            let attn = table.attention(std::iter::empty(), 0, n, context, longest);
+            let first = table.step_ps(n, n, attn);
             let growth = table.decode_attn_ctx_ps[index(n)] * n;
-            let steps = if preempted || !self.joined.is_empty() {
+            let steps = if preempted || !self.joined.is_empty() || table.mixed.is_some() {
                 1
             } else {
                 let finish = self.decoding.steps_to_first_finish(around.requests);
@@ -44,19 +46,34 @@ impl Replica {
             self.doing = Doing::Run { start: now, first, growth, steps };
             return now + run_ps(first, growth, steps);
         }
-        let requests = &*around.requests;
         let emits = around.prompt_end_emits(self.pool);
         let mut prompts = Prompts { tok: tokens - n, ..Prompts::default() };
+        let mut prefill = 0;
         for &(r, q) in &self.chunks {
             let kv = self.computed(r, requests);
             let (ps, pj) = table.chunk_attn(q, kv);
-            prompts.attn_ps += ps;
+            prefill += ps;
             prompts.attn_pj += u128::from(pj);
             prompts.emitted += u64::from(emits && kv + q == requests.num_tok(r));
         }
-        let end = now + table.step_ps(tokens, prompts.emitted + n, prompts.attn_ps, decode);
+        let chunks = self.chunks.iter().map(|&(r, q)| (q, self.computed(r, requests)));
+        prompts.attn = table.attention(chunks, prefill, n, context, longest);
+        let end = now + table.step_ps(tokens, prompts.emitted + n, prompts.attn);
         self.doing = Doing::Step { start: now, end, prompts };
         end
+    }
+
+    /// The longest context the coming step attends to for a decoding request.
+    fn longest_context(&self, requests: &Requests) -> u64 {
+        let mut longest = 0;
+        let mut r = self.running.first;
+        while r != NONE {
+            if requests[r].state == State::Decoding {
+                longest = longest.max(self.computed(r, requests) + 1);
+            }
+            r = requests[r].next;
+        }
+        longest
     }
 
     pub(super) fn end_run(
@@ -120,11 +137,10 @@ impl Replica {
     fn book_step(&self, lasted: Ps, prompts: &Prompts, around: &mut Around<'_>) {
         let table = &*around.fleet.pools[self.pool].table;
         let (n, context) = (self.decoding.n, self.decoding.context);
-        let decode_attn_ps = if n > 0 { table.decode_attn_ps(n, context) } else { 0 };
         let decode_attn_pj = if n > 0 { table.decode_attn_pj(n, context) } else { 0 };
-        let alone = table.linear_ps[index(prompts.tok)] + prompts.attn_ps;
+        let alone = table.linear_ps[index(prompts.tok)] + prompts.attn.prefill;
         let both = u128::from(alone)
-            + if n > 0 { u128::from(table.linear_ps[index(n)] + decode_attn_ps) } else { 0 };
+            + if n > 0 { u128::from(table.linear_ps[index(n)] + prompts.attn.decode) } else { 0 };
         let share = |whole: u64| {
             if n == 0 || whole == 0 {
                 return whole;
