@@ -5,7 +5,7 @@ The simulation itself is compiled (`firstlight._core.Engine`); this façade chec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -134,6 +134,8 @@ class Pool:
         window_ps: How long an idle replica waits for prompts to fill a pass [ps].
         fill_tok: Prompt tokens that fill a pass [tok].
         cache: Prefix cache of each replica.
+        cap_w: Most power of a replica's device group above its idle power [W]; a step that would
+            draw more takes longer, at the same energy. None: no cap.
     """
 
     name: str
@@ -147,6 +149,7 @@ class Pool:
     window_ps: int = 0
     fill_tok: int = 0
     cache: Cache | None = None
+    cap_w: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,6 +289,38 @@ def engine(fleet: Fleet) -> _core.Engine:
         raise ScheduleError(str(error)) from error
 
 
+def below_power(table: StepTable, *, cap_w: float) -> StepTable:
+    """Return the step times at which the energy above idle of every step stays below a cap.
+
+    The energy of a step is taken as given: a real device that lowers its clock also lowers its
+    voltage and saves some, so that this is the slower side of the truth.
+
+    Args:
+        table: Times and energies without a cap.
+        cap_w: Most power above idle [W].
+
+    Raises:
+        ScheduleError: The cap is not above idle.
+    """
+    if not cap_w > 0:
+        raise ScheduleError(f"cap_w={cap_w!r} is not allowed; above 0, in watts above idle")
+
+    def times(energy: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        return np.ceil(energy / cap_w).astype(np.uint64)
+
+    return replace(
+        table,
+        linear_ps=np.maximum(times(table.linear_pj), np.arange(len(table.linear_pj)) > 0),
+        head_ps=times(table.head_pj),
+        prefill_attn_floor_ps=0,
+        prefill_attn_pair_fs=times(table.prefill_attn_pair_fj),
+        decode_attn_floor_ps=times(table.decode_attn_floor_pj),
+        decode_attn_ctx_ps=times(table.decode_attn_ctx_pj),
+        mix_1024=1024,
+        mixed=None,
+    )
+
+
 def run(
     fleet: Fleet,
     arrivals: Arrivals,
@@ -394,6 +429,7 @@ def _pool(pool: Pool, table: _core.StepTable) -> dict[str, Any]:
         "window_ps": pool.window_ps,
         "fill_tok": pool.fill_tok,
         "cache": None if pool.cache is None else _cache(pool.cache),
+        "cap": None if pool.cap_w is None else _compiled(below_power(pool.table, cap_w=pool.cap_w)),
     }
 
 

@@ -81,6 +81,7 @@ struct PyPool {
     window_ps: u64,
     fill_tok: u64,
     cache: Option<PyCache>,
+    cap: Option<Py<PyStepTable>>,
 }
 
 /// A prefix cache, from a dictionary: two tiers of (units, ps and ps before, pJ to read, to write).
@@ -312,6 +313,7 @@ fn read_pool(pool: &PyPool) -> Result<PoolSpec, Error> {
         window_ps: pool.window_ps,
         fill_tok: pool.fill_tok,
         cache,
+        cap: pool.cap.as_ref().map(|cap| Arc::clone(&cap.get().0)),
     })
 }
 
@@ -335,6 +337,7 @@ fn read_counters(counters: &Counters) -> BTreeMap<&'static str, u128> {
         ("blocks_freed", u128::from(c.blocks_freed)),
         ("pulled_tok", u128::from(c.pulled_tok)),
         ("link_ps", c.link_ps),
+        ("capped_ps", c.capped_ps),
         ("queried_tok", u128::from(c.queried_tok)),
         ("hit_hbm_tok", u128::from(c.hit_tok[0])),
         ("hit_dram_tok", u128::from(c.hit_tok[1])),

@@ -54,6 +54,8 @@ pub struct PoolSpec {
     pub fill_tok: u64,
     /// Prefix cache of each replica, if any.
     pub cache: Option<CacheSpec>,
+    /// What a step takes at least for its energy to stay below a power cap.
+    pub cap: Option<Arc<StepTable>>,
 }
 
 /// One tier of KV memory below HBM, of one replica.
@@ -219,7 +221,11 @@ impl FleetSpec {
         }
         for (at, pool) in self.pools.iter().enumerate() {
             pool.check(at)?;
-            pool.table.check_context(pool.kv_blocks.saturating_mul(self.block_tok))?;
+            let kv_tok = pool.kv_blocks.saturating_mul(self.block_tok);
+            pool.table.check_context(kv_tok)?;
+            if let Some(cap) = &pool.cap {
+                cap.check_context(kv_tok)?;
+            }
         }
         let replicas: u64 = self.pools.iter().map(|pool| u64::from(pool.replicas)).sum();
         if replicas > MOST_REPLICAS {
@@ -240,6 +246,17 @@ impl PoolSpec {
     fn check(&self, at: usize) -> Result<(), Error> {
         let name = |field: &str| format!("pools[{at}].{field}");
         self.table.check()?;
+        if let Some(cap) = &self.cap {
+            cap.check()?;
+            if cap.mixed.is_some() {
+                return Err(Error::range(name("cap"), "a measured table", "an affine one"));
+            }
+            if (cap.max_tok(), cap.max_seqs()) != (self.table.max_tok(), self.table.max_seqs()) {
+                let given = format!("{} by {}", cap.max_tok(), cap.max_seqs());
+                let expected = format!("{} by {}", self.table.max_tok(), self.table.max_seqs());
+                return Err(Error::shape(name("cap"), given, expected));
+            }
+        }
         if self.replicas == 0 {
             return Err(Error::range(name("replicas"), 0, "1 or more"));
         }

@@ -33,6 +33,8 @@ pub struct Counters {
     pub pulled_tok: u64,
     /// Time the links into the pool were busy [ps].
     pub link_ps: u128,
+    /// Time that steps took longer because of a power cap [ps].
+    pub capped_ps: u128,
     /// Prompt tokens of first admissions that asked the prefix cache.
     pub queried_tok: u64,
     /// Of these, tokens found in HBM, in DRAM and in storage.

@@ -19,6 +19,7 @@ COUNTED = (
     "hit_storage_tok",
     "resumed_hit_tok",
     "pull_saved_tok",
+    "capped_ps",
     "local_prompts",
 )
 
@@ -86,9 +87,12 @@ def plain_pool(pool):
     same = {
         name: getattr(pool, name)
         for name in records.Pool.__dataclass_fields__
-        if name not in ("table", "cache")
+        if name not in ("table", "cache", "cap")
     }
-    return records.Pool(**same, table=plain(pool.table), cache=cache)
+    cap = None
+    if pool.cap_w is not None:
+        cap = plain(schedule.below_power(pool.table, cap_w=pool.cap_w))
+    return records.Pool(**same, table=plain(pool.table), cache=cache, cap=cap)
 
 
 def settings_of(fleet):
@@ -134,6 +138,7 @@ def make_case(seed):
                 watermark_blocks=int(rng.integers(0, 2)),
                 window_ps=0 if role == "decode" else int(rng.choice([0, 0, scale * 50])),
                 fill_tok=int(rng.integers(1, longest)),
+                cap_w=float(rng.choice([0.3, 3, 40])) if rng.random() < 0.3 else None,
                 cache=make_cache(rng, longest) if rng.random() < 0.6 else None,
             )
         )

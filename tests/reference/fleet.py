@@ -35,6 +35,7 @@ class Pool:
     watermark_blocks: int = 0
     window_ps: int = 0
     fill_tok: int = 0
+    cap: Table | None = None  # what a step takes at least
     cache: tuple | None = None  # ([tier, tier], reused only)
 
 
@@ -127,7 +128,7 @@ class Replica:
 
 COUNTERS = (
     "steps prefill_ps decode_ps prefill_tok recomputed_tok decode_tok emitted_tok preemptions "
-    "blocks_taken blocks_freed pulled_tok link_ps queried_tok hit_hbm_tok hit_dram_tok "
+    "blocks_taken blocks_freed pulled_tok link_ps capped_ps queried_tok hit_hbm_tok hit_dram_tok "
     "hit_storage_tok resumed_hit_tok evicted_tok dram_read_tok storage_read_tok dram_read_ps "
     "storage_read_ps dram_written_tok storage_written_tok dram_pj storage_pj pull_saved_tok "
     "local_prompts prefill_linear_pj prefill_attn_pj prefill_head_pj decode_linear_pj "

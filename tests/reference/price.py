@@ -78,6 +78,13 @@ class Price:
             attn_d_pj = table.decode_attn_floor_pj[n] + table.decode_attn_ctx_pj[n] * sum(contexts)
         m, emitted = prefill_tok + n, emitted_prefill + n
         ps = table.linear_ps[m] + table.head_ps[emitted] + attn
+        capped = 0
+        if replica.pool.cap is not None:
+            cap = replica.pool.cap
+            least = self.attention(cap, chunks, contexts)[2]
+            least += cap.linear_ps[m] + cap.head_ps[emitted]
+            capped = max(0, least - ps)
+        ps += capped
         alone_p = table.linear_ps[prefill_tok] + (attn_p if chunks else 0)
         alone_d = table.linear_ps[n] + (attn_d if n else 0)
 
@@ -90,6 +97,7 @@ class Price:
             "steps": 1,
             "prefill_ps": share(ps),
             "decode_ps": ps - share(ps),
+            "capped_ps": capped,
             "prefill_tok": prefill_tok,
             "decode_tok": n,
             "prefill_linear_pj": share(table.linear_pj[m]),

@@ -36,7 +36,7 @@ use super::metrics::{Counters, Gaps};
 use super::request::{NONE, Requests, State};
 use decoding::Decoding;
 use list::RunningList;
-use price::{Prompts, run_ps, steps_to_reach};
+use price::{Pace, Prompts, run_ps, steps_to_reach};
 
 /// What a replica is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +65,8 @@ enum Doing {
 pub(crate) struct Replica {
     pub(crate) pool: usize,
     doing: Doing,
+    /// Pace of the run under way, or of the last one.
+    pace: Pace,
     decoding: Decoding,
     free: u64,
     cache: Option<Cache>,
@@ -122,6 +124,7 @@ impl Replica {
         Self {
             pool,
             doing: Doing::Nothing,
+            pace: Pace::default(),
             decoding: Decoding::new(block_tok),
             free: spec.kv_blocks,
             cache: spec.cache.clone().map(Cache::new),

@@ -4,7 +4,7 @@ use super::{Around, Doing, Replica};
 use crate::schedule::clock::Ps;
 use crate::schedule::fleet::Role;
 use crate::schedule::request::{NONE, Requests, State};
-use crate::schedule::steps::{AttnPs, index};
+use crate::schedule::steps::{AttnPs, StepTable, index};
 
 /// Runs are cut here so that their length stays far inside a `u64` of picoseconds.
 const LONGEST_RUN: u64 = 1 << 12;
@@ -17,6 +17,42 @@ pub(super) struct Prompts {
     emitted: u64,
     attn: AttnPs,
     attn_pj: u128,
+    /// What a power cap adds.
+    capped_ps: u64,
+}
+
+/// Length of the steps of a run, and what a power cap adds to them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Pace {
+    first: Ps,
+    growth: Ps,
+    /// Added to the first step, and its growth, which may be negative.
+    capped: (u64, i64),
+}
+
+impl Pace {
+    /// The pace of steps that take `first`, growing by `growth`, or what the cap demands, and for
+    /// how many steps that stays the same one of the two.
+    fn of(first: Ps, growth: Ps, cap: Option<&StepTable>, n: u64, context: u64) -> (Self, u64) {
+        let free = Self { first, growth, capped: (0, 0) };
+        let Some(cap) = cap else { return (free, u64::MAX) };
+        let attn = cap.attention(std::iter::empty(), 0, n, context, || 0);
+        let (least, rise) = (cap.step_ps(n, n, attn), cap.decode_attn_ctx_ps[index(n)] * n);
+        if least > first {
+            let over = least - first;
+            let steps = if rise >= growth { u64::MAX } else { over.div_ceil(growth - rise) };
+            let added = rise.cast_signed() - growth.cast_signed();
+            return (Self { first: least, growth: rise, capped: (over, added) }, steps);
+        }
+        let steps = if growth >= rise { u64::MAX } else { (first - least) / (rise - growth) + 1 };
+        (free, steps)
+    }
+
+    /// What the cap adds to `steps` steps.
+    fn capped_ps(&self, steps: u64) -> u128 {
+        let (k, (first, growth)) = (i128::from(steps), self.capped);
+        (k * i128::from(first) + k * (k - 1) / 2 * i128::from(growth)).unsigned_abs()
+    }
 }
 
 impl Replica {
@@ -37,28 +73,38 @@ impl Replica {
             let attn = table.attention(std::iter::empty(), 0, n, context, longest);
             let first = table.step_ps(n, n, attn);
             let growth = table.decode_attn_ctx_ps[index(n)] * n;
+            let (pace, same) = Pace::of(first, growth, spec.cap.as_deref(), n, context);
             let steps = if preempted || !self.joined.is_empty() || table.mixed.is_some() {
                 1
             } else {
                 let finish = self.decoding.steps_to_first_finish(around.requests);
-                1 + self.decoding.steps_in_blocks(self.free, finish.min(LONGEST_RUN) - 1)
+                1 + self.decoding.steps_in_blocks(self.free, finish.min(same).min(LONGEST_RUN) - 1)
             };
+            let Pace { first, growth, .. } = pace;
+            self.pace = pace;
             self.doing = Doing::Run { start: now, first, growth, steps };
             return now + run_ps(first, growth, steps);
         }
         let emits = around.prompt_end_emits(self.pool);
         let mut prompts = Prompts { tok: tokens - n, ..Prompts::default() };
-        let mut prefill = 0;
+        let (mut prefill, mut prefill_cap) = (0, 0);
         for &(r, q) in &self.chunks {
             let kv = self.computed(r, requests);
             let (ps, pj) = table.chunk_attn(q, kv);
             prefill += ps;
+            prefill_cap += spec.cap.as_ref().map_or(0, |cap| cap.chunk_attn(q, kv).0);
             prompts.attn_pj += u128::from(pj);
             prompts.emitted += u64::from(emits && kv + q == requests.num_tok(r));
         }
         let chunks = self.chunks.iter().map(|&(r, q)| (q, self.computed(r, requests)));
         prompts.attn = table.attention(chunks, prefill, n, context, longest);
-        let end = now + table.step_ps(tokens, prompts.emitted + n, prompts.attn);
+        let emitted = prompts.emitted + n;
+        let free_ps = table.step_ps(tokens, emitted, prompts.attn);
+        if let Some(cap) = &spec.cap {
+            let attn = cap.attention(std::iter::empty(), prefill_cap, n, context, || 0);
+            prompts.capped_ps = cap.step_ps(tokens, emitted, attn).saturating_sub(free_ps);
+        }
+        let end = now + free_ps + prompts.capped_ps;
         self.doing = Doing::Step { start: now, end, prompts };
         end
     }
@@ -89,6 +135,7 @@ impl Replica {
         let counters = &mut *around.counters;
         counters.steps += steps;
         counters.decode_ps += u128::from(run_ps(first, growth, steps));
+        counters.capped_ps += self.pace.capped_ps(steps);
         counters.decode_tok += n * steps;
         counters.emitted_tok += n * steps;
         counters.decode_linear_pj += k * u128::from(table.linear_pj[index(n)]);
@@ -157,6 +204,7 @@ impl Replica {
         counters.steps += 1;
         counters.prefill_ps += u128::from(prefill_ps);
         counters.decode_ps += u128::from(lasted - prefill_ps);
+        counters.capped_ps += u128::from(prompts.capped_ps);
         counters.prefill_tok += prompts.tok;
         counters.decode_tok += n;
         counters.prefill_linear_pj += u128::from(linear_share);
