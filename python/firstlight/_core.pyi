@@ -54,8 +54,13 @@ class Engine:
         osl_tok: NDArray[np.uint32],
         unit_from: NDArray[np.uint64],
         unit_of: NDArray[np.uint32],
+        follow_from: NDArray[np.uint64],
+        follow_of: NDArray[np.uint32],
+        think_ps: NDArray[np.uint64],
     ) -> None:
         """Add requests in order of arrival."""
+    def keep_in_flight(self, most: int) -> None:
+        """Keep at most `most` requests in flight; 0: any number."""
     def watch(self, *, from_ps: int, ttft_ps: int, tpot_ps: int, allowed: int) -> None:
         """Stop early once more than `allowed` requests have missed their limits."""
     def advance(self, until_ps: int, most_events: int) -> str:

@@ -193,6 +193,12 @@ class Arrivals:
             None when prompts have no identity.
         unit_of: Ids of whole units, counted from the start of each prompt; an id stands for its
             unit and everything before it, and they may go on into the answer, uint32.
+        follow_from: Where the requests that each waits for begin in `follow_of`, (requests + 1,)
+            uint64; None when nobody waits.
+        follow_of: Earlier rows: a turn waits for the one before it, a join for every branch, uint32.
+        think_ps: From the end of the last of them to the request, a tool call or a person
+            reading, (requests,) uint64 [ps].
+        in_flight: Most requests in flight, others wait at the client (closed loop); 0: any number.
     """
 
     arrival_ps: NDArray[np.uint64]
@@ -201,6 +207,10 @@ class Arrivals:
     osl_tok: NDArray[np.uint32]
     unit_from: NDArray[np.uint64] | None = None
     unit_of: NDArray[np.uint32] | None = None
+    follow_from: NDArray[np.uint64] | None = None
+    follow_of: NDArray[np.uint32] | None = None
+    think_ps: NDArray[np.uint64] | None = None
+    in_flight: int = 0
 
     def __len__(self) -> int:
         """Return the number of requests."""
@@ -228,6 +238,8 @@ class Outcome:
 
     Attributes:
         arrivals: The requests that were run.
+        arrival_ps: When each arrived, (requests,) uint64 [ps]; differs from what was given for
+            requests that wait for others or for room.
         first_ps: First token, (requests,) uint64 [ps]; `NEVER` when none came.
         last_ps: Last token, (requests,) uint64 [ps]; `NEVER` when it did not come.
         started_ps: First admission, (requests,) uint64 [ps]; `NEVER` when it was not.
@@ -245,6 +257,7 @@ class Outcome:
     """
 
     arrivals: Arrivals
+    arrival_ps: NDArray[np.uint64]
     first_ps: NDArray[np.uint64]
     last_ps: NDArray[np.uint64]
     started_ps: NDArray[np.uint64]
@@ -352,10 +365,14 @@ def run(
             arrivals.isl_tok,
             arrivals.cached_tok,
             arrivals.osl_tok,
-            np.empty(0, np.uint64) if arrivals.unit_from is None else arrivals.unit_from,
-            np.empty(0, np.uint32) if arrivals.unit_of is None else arrivals.unit_of,
+            _or_none(arrivals.unit_from, np.uint64),
+            _or_none(arrivals.unit_of, np.uint32),
+            _or_none(arrivals.follow_from, np.uint64),
+            _or_none(arrivals.follow_of, np.uint32),
+            _or_none(arrivals.think_ps, np.uint64),
         )
-    except (ValueError, TypeError) as error:
+        core.keep_in_flight(arrivals.in_flight)
+    except (ValueError, TypeError, OverflowError) as error:
         raise ScheduleError(str(error)) from error
     if limits is not None:
         core.watch(
@@ -380,6 +397,7 @@ def run(
     end_ps = _last_event(core, columns, drain_ps)
     return Outcome(
         arrivals=arrivals,
+        arrival_ps=columns["arrival_ps"],
         first_ps=columns["first_ps"],
         last_ps=columns["last_ps"],
         started_ps=columns["started_ps"],
@@ -466,6 +484,10 @@ def _beside_pools(fleet: Fleet) -> dict[str, Any]:
 
 def _u64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return np.ascontiguousarray(values, dtype=np.uint64)
+
+
+def _or_none(values: NDArray[Any] | None, kind: type[np.unsignedinteger[Any]]) -> NDArray[Any]:
+    return np.empty(0, kind) if values is None else values
 
 
 def _in_1024(share: float) -> int:

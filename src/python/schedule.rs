@@ -176,6 +176,7 @@ impl PyEngine {
     }
 
     /// Adds requests in order of arrival.
+    #[expect(clippy::too_many_arguments, reason = "one argument a column")]
     ///
     /// `unit_from` says where the units of each request begin in `unit_of`; both may be empty.
     fn push(
@@ -187,6 +188,9 @@ impl PyEngine {
         osl_tok: PyReadonlyArray1<'_, u32>,
         unit_from: PyReadonlyArray1<'_, u64>,
         unit_of: PyReadonlyArray1<'_, u32>,
+        follow_from: PyReadonlyArray1<'_, u64>,
+        follow_of: PyReadonlyArray1<'_, u32>,
+        think_ps: PyReadonlyArray1<'_, u64>,
     ) -> PyResult<()> {
         let (arrival, isl) = (column(arrival_ps), column(isl_tok));
         let (cached, osl) = (column(cached_tok), column(osl_tok));
@@ -202,6 +206,11 @@ impl PyEngine {
         if !from.is_empty() && from.len() != rows + 1 {
             return Err(Error::shape("unit_from", from.len(), rows + 1).into());
         }
+        let (follows, parents) = (column(follow_from), column(follow_of));
+        let think = column(think_ps);
+        if !follows.is_empty() && follows.len() != rows + 1 {
+            return Err(Error::shape("follow_from", follows.len(), rows + 1).into());
+        }
         py.detach(|| {
             for row in 0..rows {
                 self.0.push(arrival[row], isl[row], cached[row], osl[row])?;
@@ -213,10 +222,22 @@ impl PyEngine {
                     };
                     self.0.name_units(ids)?;
                 }
+                if let [begin, end] = follows.get(row..row + 2).unwrap_or(&[]) {
+                    let Some(parents) = parents.get(index(*begin)..index(*end)) else {
+                        let allowed = format!("rising, at most {}", parents.len());
+                        return Err(Error::range(format!("follow_from[{row}]"), begin, allowed));
+                    };
+                    self.0.follow(parents, think.get(row).copied().unwrap_or(0))?;
+                }
             }
             Ok(())
         })
         .map_err(|error: Error| error.into())
+    }
+
+    /// Keeps at most `most` requests in flight; 0: any number.
+    fn keep_in_flight(&mut self, most: u64) {
+        self.0.keep_in_flight(most);
     }
 
     /// Stops early once more than `allowed` requests have missed their limits.
@@ -272,6 +293,7 @@ impl PyEngine {
     fn requests<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let requests = self.0.requests();
         let columns = PyDict::new(py);
+        columns.set_item("arrival_ps", PyArray1::from_iter(py, requests.arrivals_ps()))?;
         columns.set_item("first_ps", PyArray1::from_slice(py, &requests.first_ps))?;
         columns.set_item("last_ps", PyArray1::from_slice(py, &requests.last_ps))?;
         columns.set_item("started_ps", PyArray1::from_slice(py, &requests.started_ps))?;

@@ -10,6 +10,7 @@
 //! | [`engine`] | what happens next |
 //! | [`replica`] | who is in the next step, who is preempted |
 //! | [`router`] | which replica takes a request |
+//! | [`session`] | which request waits for which |
 //! | [`cache`] | whose prefix is where |
 //! | [`steps`] | what a step costs |
 //! | [`mixed`] | what measured attention costs in a mixed step |
@@ -31,6 +32,7 @@ mod mixed;
 mod replica;
 mod request;
 mod router;
+mod session;
 mod steps;
 
 pub use clock::{NEVER, Ps};

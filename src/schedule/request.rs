@@ -120,6 +120,11 @@ impl Requests {
         self.live.iter().map(|live| live.state)
     }
 
+    /// When each arrived, or will if it waits for nobody [ps].
+    pub fn arrivals_ps(&self) -> impl ExactSizeIterator<Item = Ps> {
+        self.live.iter().map(|live| live.arrival_ps)
+    }
+
     /// How often each was preempted.
     pub fn preemptions(&self) -> impl ExactSizeIterator<Item = u16> {
         self.live.iter().map(|live| live.preemptions)

@@ -13,6 +13,8 @@ from firstlight import schedule
 from firstlight.steps import MixedAttention, StepTable
 
 
+STATE = {name: number for number, name in enumerate(schedule.STATES)}
+
 COUNTED = (
     "hit_hbm_tok",
     "hit_dram_tok",
@@ -172,6 +174,11 @@ def make_case(seed):
     if rng.random() < 0.6:
         units = make_units(rng, isl, osl, unit_blocks * block_tok)
         cached[:] = 0
+    parents = [[] for _ in range(count)]
+    if rng.random() < 0.4:
+        parents = [
+            rng.permutation(i)[: int(rng.choice([0, 1, 1, 2]))].tolist() for i in range(count)
+        ]
     arrivals = schedule.Arrivals(
         arrival_ps=arrival.astype(np.uint64),
         isl_tok=isl.astype(np.uint32),
@@ -179,6 +186,10 @@ def make_case(seed):
         osl_tok=osl.astype(np.uint32),
         unit_from=np.cumsum([0, *map(len, units)]).astype(np.uint64),
         unit_of=np.concatenate([[], *units]).astype(np.uint32),
+        follow_from=np.cumsum([0, *map(len, parents)]).astype(np.uint64),
+        follow_of=np.concatenate([[], *parents]).astype(np.uint32),
+        think_ps=rng.integers(0, scale * 40, count).astype(np.uint64) * int(rng.integers(0, 2)),
+        in_flight=int(rng.choice([0, 0, 1, 5])),
     )
     return fleet, arrivals
 
@@ -222,6 +233,7 @@ def check(seed):
     simulation = reference.Simulation(
         [plain_pool(pool) for pool in fleet.pools], settings_of(fleet)
     )
+    parents = arrivals.follow_of.tolist()
     begin, ids = arrivals.unit_from.tolist(), arrivals.unit_of.tolist()
     rows = zip(
         arrivals.arrival_ps.tolist(),
@@ -229,9 +241,13 @@ def check(seed):
         arrivals.cached_tok.tolist(),
         arrivals.osl_tok.tolist(),
         [tuple(ids[a:b]) for a, b in pairwise(begin)],
+        [tuple(parents[a:b]) for a, b in pairwise(arrivals.follow_from.tolist())],
+        arrivals.think_ps.tolist(),
         strict=True,
     )
-    simulation.run(list(rows))
+    simulation.run(list(rows), arrivals.in_flight)
+    came = [r.arrival_ps for r in simulation.requests if r.state != "rejected"]
+    assert outcome.arrival_ps[outcome.state != STATE["rejected"]].tolist() == came, seed
     assert outcome.first_ps.tolist() == [r.first_ps for r in simulation.requests], seed
     assert outcome.last_ps.tolist() == [r.last_ps for r in simulation.requests], seed
     started = [r.started_ps for r in simulation.requests]

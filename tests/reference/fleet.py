@@ -76,6 +76,8 @@ class Request:
     cached: int
     osl: int
     units: tuple = ()
+    parents: tuple = ()  # requests it waits for
+    think_ps: int = 0
     state: str = "queued"
     computed: int = 0
     generated: int = 0

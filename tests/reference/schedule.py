@@ -74,16 +74,18 @@ class Simulation(Memory, Router, Price):
 
     # --- the loop --------------------------------------------------------------------------------
 
-    def run(self, arrivals):
-        """`arrivals`: (arrival_ps, isl, cached, osl, units), sorted."""
+    def run(self, arrivals, in_flight=0):
+        """`arrivals`: (arrival_ps, isl, cached, osl, units, parents, think_ps), sorted."""
         self.requests = [Request(i, *row) for i, row in enumerate(arrivals)]
-        coming = list(self.requests)
+        self.coming = [(r.arrival_ps, r.number) for r in self.requests if not r.parents]
+        self.followers = [r for r in self.requests if r.parents]
+        self.backlog = []
+        self.most = in_flight or len(self.requests)
+        self.flying = 0
         while True:
             now = min(min(replica.ends, replica.holds) for replica in self.replicas)
-            if coming:
-                now = min(now, coming[0].arrival_ps)
-            if self.pulls:
-                now = min(now, min(self.pulls)[0])
+            for queue in (self.coming, self.pulls):
+                now = min([now, *(at for at, _ in queue)])
             if now == NEVER:
                 return
             for replica in self.replicas:
@@ -92,18 +94,41 @@ class Simulation(Memory, Router, Price):
             while self.pulls and min(self.pulls)[0] == now:
                 _, number = self.pulls.pop(self.pulls.index(min(self.pulls)))
                 self.pulled(self.requests[number])
-            while coming and coming[0].arrival_ps == now:
-                self.arrive(coming.pop(0))
+            self.take_arrivals(now)
             for replica in self.replicas:
                 if replica.ends == NEVER:
                     self.start(replica, now)
 
-    def arrive(self, request):
+    def take_arrivals(self, now):
+        self.backlog += [number for at, number in sorted(self.coming) if at == now]
+        self.coming = [entry for entry in self.coming if entry[0] != now]
+        while self.backlog and self.flying < self.most:
+            self.arrive(self.requests[self.backlog.pop(0)], now)
+
+    def followed(self, request, now):
+        """`request` is done: who waited for it alone comes after thinking."""
+        self.flying -= 1
+        for child in list(self.followers):
+            states = [self.requests[number].state for number in child.parents]
+            if request.number in child.parents and set(states) == {"done"}:
+                self.followers.remove(child)
+                at = max(now + child.think_ps, child.arrival_ps)
+                self.coming.append((at, child.number))
+
+    def reject(self, request):
+        request.state = "rejected"
+        for child in list(self.followers):
+            if request.number in child.parents and child.state != "rejected":
+                self.reject(child)
+
+    def arrive(self, request, now):
+        request.arrival_ps = now
         for pool in self.pools:
             tokens = request.isl if pool.role == "prefill" else request.isl + request.osl
             if self.blocks(tokens) > pool.kv_blocks:
-                request.state = "rejected"
+                self.reject(request)
                 return
+        self.flying += 1
         replica, new = self.route(request)
         if replica.pool.role == "decode":
             request.decode = replica
@@ -354,5 +379,6 @@ class Simulation(Memory, Router, Price):
         replica.context_tok -= request.isl
         request.state = "done"
         request.last_ps = now
+        self.followed(request, now)
         if replica.pool.role != "prefill":
             replica.load -= 1
