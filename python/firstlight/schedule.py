@@ -167,6 +167,11 @@ class Fleet:
         unit_tok: Tokens in a unit of the prefix cache, a multiple of `block_tok`; 0: `block_tok`.
         routing: Which replica takes a request.
         disaggregation: Which prompts the decode pool computes itself.
+        imitate_dynosim: Price and hand over as NVIDIA's DynoSim 1.3.1 does, to be compared with it:
+            a prompt step costs as its number of chunks times their mean, rounded down; a decode
+            step costs by the tokens of whole blocks in use or reserved; pulls do not share the
+            link, and of several prompts that end together all but the first are taken one step
+            later.
     """
 
     pools: tuple[Pool, ...]
@@ -178,6 +183,7 @@ class Fleet:
     unit_tok: int = 0
     routing: Routing = Routing()
     disaggregation: Disaggregation = Disaggregation()
+    imitate_dynosim: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -479,6 +485,7 @@ def _beside_pools(fleet: Fleet) -> dict[str, Any]:
         "local_share_1024": _in_1024(split.local_below_frac),
         "local_queue_tok": split.queue_tok,
         "local_busy_seqs": split.busy_seqs,
+        "imitate_dynosim": fleet.imitate_dynosim,
     }
 
 

@@ -110,6 +110,7 @@ struct PyFleet {
     local_share_1024: u64,
     local_queue_tok: u64,
     local_busy_seqs: u64,
+    imitate_dynosim: bool,
 }
 
 impl PyFleet {
@@ -158,6 +159,7 @@ impl PyFleet {
             first_token,
             routing,
             disaggregation,
+            imitate_dynosim: self.imitate_dynosim,
         })
     }
 }

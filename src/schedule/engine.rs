@@ -301,7 +301,8 @@ impl Engine {
             }
         }
         let mut handed = std::mem::take(&mut self.handed);
-        for r in handed.drain(..) {
+        for (place, r) in handed.drain(..).enumerate() {
+            self.requests[r].late = self.fleet.imitate_dynosim && place > 0;
             self.requests[r].holder = self.requests[r].replica;
             let routing = self.fleet.routing;
             let range = self.decode.clone();

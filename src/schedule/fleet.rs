@@ -169,6 +169,11 @@ pub struct FleetSpec {
     pub routing: Routing,
     /// Which prompts the decode pool computes itself.
     pub disaggregation: Disaggregation,
+    /// Prices and hands over as NVIDIA's DynoSim 1.3.1 does, to be compared with it: a prompt step
+    /// costs as its number of chunks times their mean, rounded down; a decode step costs by the
+    /// tokens of whole blocks in use or reserved; pulls do not share the link, and of several
+    /// prompts that end together all but the first are taken one step later.
+    pub imitate_dynosim: bool,
 }
 
 /// More replicas than this are refused before anything is allocated.
@@ -185,6 +190,13 @@ impl FleetSpec {
         }
         if self.link.tok_ps > 1_000_000_000_000 || self.link.latency_ps > 1_000_000_000_000_000 {
             return Err(Error::range("link", "a slower link", "1 s a token, 1000 s latency"));
+        }
+        if self.imitate_dynosim
+            && (self.first_token != FirstToken::Decode
+                || self.pools.iter().any(|pool| pool.cache.is_some()))
+        {
+            let allowed = "false, or first_token = decode and no prefix cache";
+            return Err(Error::range("imitate_dynosim", true, allowed));
         }
         if self.link.layers == 0 || self.link.layers > 4096 {
             return Err(Error::range("link.layers", self.link.layers, "1 to 4096"));

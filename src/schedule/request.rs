@@ -65,6 +65,8 @@ pub struct Live {
     pub(crate) replica: u32,
     /// Prompt tokens that its entry replica was charged with when it was routed, until computed.
     pub(crate) charged_tok: u32,
+    /// It is to be passed over once before it is taken.
+    pub(crate) late: bool,
     /// Where it is.
     pub state: State,
     /// How often it was preempted.
@@ -144,6 +146,7 @@ impl Requests {
             holder: NONE,
             replica: NONE,
             charged_tok: 0,
+            late: false,
             state: State::Queued,
             preemptions: 0,
         });

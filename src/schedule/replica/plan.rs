@@ -139,6 +139,12 @@ impl Replica {
         }
         while budget > 0 && self.admitted() < spec.max_seqs {
             let Some(&r) = self.waiting.front() else { break };
+            if around.requests[r].late {
+                for &r in &self.waiting {
+                    around.requests[r].late = false;
+                }
+                break;
+            }
             let total = around.requests.num_tok(r);
             let spare = if self.running.len > 0 { spec.watermark_blocks } else { 0 };
             let handed = around.requests[r].state == State::Handed;
@@ -218,7 +224,7 @@ impl Replica {
                 None => return false,
             },
         };
-        let computed = around.requests[victim].computed.unsigned_abs();
+        let computed = self.reserved(victim, around);
         self.give_up(victim, computed, around);
         true
     }
@@ -227,7 +233,8 @@ impl Replica {
     fn join(&mut self, around: &mut Around<'_>) -> bool {
         let r = self.ready[0];
         let computed = around.requests[r].computed.unsigned_abs();
-        if computed.is_multiple_of(self.decoding.block_tok()) {
+        let reserved = self.reserved(r, around) > computed;
+        if computed.is_multiple_of(self.decoding.block_tok()) && !reserved {
             while self.free == 0 {
                 // Nothing runs that could free a block: give up the latest cache that waits.
                 if self.running.len > 0 {
@@ -248,6 +255,12 @@ impl Replica {
         true
     }
 
+    /// Tokens for which a pulled request holds blocks.
+    fn reserved(&self, r: u32, around: &Around<'_>) -> u64 {
+        let pulled = around.fleet.imitate_dynosim && around.requests[r].state == State::Ready;
+        self.computed(r, around.requests) + u64::from(pulled)
+    }
+
     /// Reserves room for a handed-over prompt and starts to pull its KV cache.
     fn pull(&mut self, r: u32, now: Ps, around: &mut Around<'_>) {
         let tokens = match around.fleet.first_token {
@@ -255,6 +268,8 @@ impl Replica {
             // The last prompt token is computed here again, to emit the first token.
             FirstToken::Decode => u64::from(around.requests[r].isl_tok) - 1,
         };
+        let shares = !around.fleet.imitate_dynosim;
+        let sent = if shares { tokens } else { u64::from(around.requests[r].isl_tok) };
         let mut here = 0;
         if self.cache.is_some() {
             let found = self.look_up(r, true, around.requests, around.fleet);
@@ -262,13 +277,13 @@ impl Replica {
             here = found.hbm * around.fleet.unit_tok;
             around.counters.pull_saved_tok += here;
         }
-        self.take(self.blocks(tokens) - self.blocks(here), around.counters, around.fleet);
+        self.take(self.blocks(sent) - self.blocks(here), around.counters, around.fleet);
         around.requests[r].computed = tokens.cast_signed();
         around.requests[r].state = State::Pulling;
         self.coming += 1;
         let link = around.fleet.link;
-        let wire = link.left_after(link.tok_ps * (tokens - here), around.requests.prompt_ps(r));
-        let begin = self.link_free.max(now);
+        let wire = link.left_after(link.tok_ps * (sent - here), around.requests.prompt_ps(r));
+        let begin = if shares { self.link_free.max(now) } else { now };
         self.link_free = begin + wire;
         around.counters.link_ps += u128::from(wire);
         around.counters.pulled_tok += tokens - here;

@@ -66,7 +66,13 @@ impl Replica {
     ) -> Ps {
         let spec = &around.fleet.pools[self.pool];
         let table = &*spec.table;
-        let (n, context) = (self.decoding.n, self.decoding.context);
+        let imitate = around.fleet.imitate_dynosim;
+        let n = self.decoding.n;
+        let context = if imitate && n > 0 {
+            (spec.kv_blocks - self.free) * self.decoding.block_tok()
+        } else {
+            self.decoding.context
+        };
         let requests = &*around.requests;
         let longest = || self.longest_context(requests);
         if self.chunks.is_empty() {
@@ -74,7 +80,8 @@ impl Replica {
             let first = table.step_ps(n, n, attn);
             let growth = table.decode_attn_ctx_ps[index(n)] * n;
             let (pace, same) = Pace::of(first, growth, spec.cap.as_deref(), n, context);
-            let steps = if preempted || !self.joined.is_empty() || table.mixed.is_some() {
+            let single = preempted || !self.joined.is_empty() || table.mixed.is_some() || imitate;
+            let steps = if single {
                 1
             } else {
                 let finish = self.decoding.steps_to_first_finish(around.requests);
@@ -99,7 +106,9 @@ impl Replica {
         let chunks = self.chunks.iter().map(|&(r, q)| (q, self.computed(r, requests)));
         prompts.attn = table.attention(chunks, prefill, n, context, longest);
         let emitted = prompts.emitted + n;
-        let free_ps = table.step_ps(tokens, emitted, prompts.attn);
+        let chunks = self.chunks.len() as u64;
+        let priced = if imitate { n + prompts.tok / chunks * chunks } else { tokens };
+        let free_ps = table.step_ps(priced, emitted, prompts.attn);
         if let Some(cap) = &spec.cap {
             let attn = cap.attention(std::iter::empty(), prefill_cap, n, context, || 0);
             prompts.capped_ps = cap.step_ps(tokens, emitted, attn).saturating_sub(free_ps);
