@@ -11,8 +11,8 @@
 use std::sync::Arc;
 
 use firstlight_core::schedule::{
-    CacheSpec, Disaggregation, Engine, FirstToken, FleetSpec, LinkSpec, NEVER, PoolSpec, Role,
-    Routing, StepTable, Stop, TierSpec,
+    CacheSpec, Disaggregation, Engine, FirstToken, FleetSpec, LinkSpec, NEVER, Policy, PoolSpec,
+    Role, Routing, StepTable, Stop, TierSpec,
 };
 
 /// One request of a trace.
@@ -167,6 +167,7 @@ fn fleet(token_budget: u64, replicas: u32) -> FleetSpec {
     };
     FleetSpec {
         pools: vec![PoolSpec {
+            policy: Policy::Vllm { chunk_tok: 0 },
             role: Role::Mixed,
             replicas,
             table: Arc::new(table),

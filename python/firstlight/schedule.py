@@ -34,6 +34,7 @@ STATES = (
     "rejected",
     "loading",
     "loaded",
+    "stalled",
 )
 
 
@@ -134,6 +135,11 @@ class Pool:
         window_ps: How long an idle replica waits for prompts to fill a pass [ps].
         fill_tok: Prompt tokens that fill a pass [tok].
         cache: Prefix cache of each replica.
+        policy: Who is in a step. ``vllm``: the v1 rule, running first, then the queue, prompts in
+            chunks; ``orca``: requests join and leave every step, but prompts are whole and memory
+            is reserved for the whole answer; ``static``: a batch is formed when the last is done.
+        chunk_tok: Most tokens of one prompt in a step under ``vllm``
+            (`long_prefill_token_threshold`); 0: no such bound [tok].
         cap_w: Most power of a replica's device group above its idle power [W]; a step that would
             draw more takes longer, at the same energy. None: no cap.
     """
@@ -150,6 +156,8 @@ class Pool:
     fill_tok: int = 0
     cache: Cache | None = None
     cap_w: float | None = None
+    policy: Literal["vllm", "orca", "static"] = "vllm"
+    chunk_tok: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -443,6 +451,8 @@ def _last_event(core: _core.Engine, columns: dict[str, NDArray[np.uint64]], drai
 
 def _pool(pool: Pool, table: _core.StepTable) -> dict[str, Any]:
     return {
+        "policy": pool.policy,
+        "chunk_tok": pool.chunk_tok,
         "role": pool.role,
         "replicas": pool.replicas,
         "table": table,

@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 use crate::error::Error;
 use crate::schedule::{
     CacheSpec, Counters, Disaggregation, Engine, FirstToken, FleetSpec, Gaps, LinkSpec,
-    MixedAttention, PoolSpec, Role, Routing, StepTable, Stop, TierSpec, Watch,
+    MixedAttention, Policy, PoolSpec, Role, Routing, StepTable, Stop, TierSpec, Watch,
 };
 
 /// Step costs of one replica, checked and kept in Rust.
@@ -71,6 +71,8 @@ impl PyStepTable {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct PyPool {
+    policy: String,
+    chunk_tok: u64,
     role: String,
     replicas: u32,
     table: Py<PyStepTable>,
@@ -326,7 +328,14 @@ fn read_pool(pool: &PyPool) -> Result<PoolSpec, Error> {
         }),
         reused_only: cache.reused_only,
     });
+    let policy = match pool.policy.as_str() {
+        "vllm" => Policy::Vllm { chunk_tok: pool.chunk_tok },
+        "orca" => Policy::Orca,
+        "static" => Policy::Static,
+        other => return Err(Error::range("policy", other, "vllm, orca or static")),
+    };
     Ok(PoolSpec {
+        policy,
         role: Role::parse(&pool.role)?,
         replicas: pool.replicas,
         table: Arc::clone(&pool.table.get().0),

@@ -338,7 +338,8 @@ impl Engine {
         let osl = u64::from(self.requests[r].osl_tok);
         let fits = self.fleet.pools.iter().all(|pool| {
             let tokens = if pool.role == Role::Prefill { isl } else { isl + osl };
-            tokens.div_ceil(self.fleet.block_tok) <= pool.kv_blocks
+            let whole = !pool.policy.reserves() || isl <= pool.token_budget;
+            whole && tokens.div_ceil(self.fleet.block_tok) <= pool.kv_blocks
         });
         if !fits {
             self.reject(r, at);

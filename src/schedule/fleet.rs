@@ -31,9 +31,32 @@ impl Role {
     }
 }
 
+/// Who is in a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// vLLM v1: running first, then the queue; prompts in chunks.
+    Vllm {
+        /// Most tokens of one prompt in a step (`long_prefill_token_threshold`); 0: no such bound.
+        chunk_tok: u64,
+    },
+    /// Orca: requests join and leave every step, whole prompts, memory for the longest answer.
+    Orca,
+    /// Request-level batching: a batch is formed when the last one is done, whole prompts.
+    Static,
+}
+
+impl Policy {
+    /// Whether a request's whole memory is taken when it is admitted.
+    pub(crate) fn reserves(self) -> bool {
+        matches!(self, Self::Orca | Self::Static)
+    }
+}
+
 /// Identical replicas under one policy.
 #[derive(Debug, Clone)]
 pub struct PoolSpec {
+    /// Who is in a step.
+    pub policy: Policy,
     /// What the pool does.
     pub role: Role,
     /// Number of replicas.
@@ -283,6 +306,10 @@ impl PoolSpec {
         }
         if !(1..=1 << 40).contains(&self.kv_blocks) {
             return Err(Error::range(name("kv_blocks"), self.kv_blocks, "1 to 2^40"));
+        }
+        if self.policy.reserves() && (self.role != Role::Mixed || self.cache.is_some()) {
+            let allowed = "vllm on this pool; the others need a mixed pool without prefix cache";
+            return Err(Error::range(name("policy"), format!("{:?}", self.policy), allowed));
         }
         if self.window_ps > 0 && self.role == Role::Decode {
             let allowed = "0 on a decode pool: nobody waits to fill a decode step";

@@ -38,7 +38,8 @@ mod steps;
 pub use clock::{NEVER, Ps};
 pub use engine::{Engine, Stop, Watch};
 pub use fleet::{
-    CacheSpec, Disaggregation, FirstToken, FleetSpec, LinkSpec, PoolSpec, Role, Routing, TierSpec,
+    CacheSpec, Disaggregation, FirstToken, FleetSpec, LinkSpec, Policy, PoolSpec, Role, Routing,
+    TierSpec,
 };
 pub use metrics::{Counters, Gaps};
 pub use mixed::MixedAttention;

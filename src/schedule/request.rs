@@ -37,6 +37,8 @@ pub enum State {
     Loading = 8,
     /// That has come; the rest of its prompt is computed next.
     Loaded = 9,
+    /// It decodes, but the budget of the step was used up before its turn.
+    Stalled = 10,
 }
 
 /// What the loop needs of one request: one cache line.
@@ -156,6 +158,11 @@ impl Requests {
         if !self.unit_from.is_empty() {
             self.unit_from.push(self.unit_end());
         }
+    }
+
+    /// Prompt and answer of `r`.
+    pub(crate) fn most_tok(&self, r: u32) -> u64 {
+        u64::from(self[r].isl_tok) + u64::from(self[r].osl_tok)
     }
 
     pub(crate) fn num_tok(&self, r: u32) -> u64 {

@@ -140,8 +140,8 @@ def make_case(seed):
                 watermark_blocks=int(rng.integers(0, 2)),
                 window_ps=0 if role == "decode" else int(rng.choice([0, 0, scale * 50])),
                 fill_tok=int(rng.integers(1, longest)),
+                **make_policy(rng, role, longest),
                 cap_w=float(rng.choice([0.3, 3, 40])) if rng.random() < 0.3 else None,
-                cache=make_cache(rng, longest) if rng.random() < 0.6 else None,
             )
         )
     unit_blocks = int(rng.integers(1, 3))
@@ -192,6 +192,16 @@ def make_case(seed):
         in_flight=int(rng.choice([0, 0, 1, 5])),
     )
     return fleet, arrivals
+
+
+def make_policy(rng, role, longest):
+    policy = str(rng.choice(["vllm", "vllm", "vllm", "orca", "static"]))
+    if role != "mixed" or policy == "vllm":
+        return {
+            "cache": make_cache(rng, longest) if rng.random() < 0.6 else None,
+            "chunk_tok": int(rng.choice([0, rng.integers(1, longest)])),
+        }
+    return {"policy": policy}
 
 
 def make_cache(rng, longest):

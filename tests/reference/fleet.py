@@ -35,6 +35,8 @@ class Pool:
     watermark_blocks: int = 0
     window_ps: int = 0
     fill_tok: int = 0
+    policy: str = "vllm"
+    chunk_tok: int = 0  # most tokens of one prompt in a step; 0: no such bound
     cap: Table | None = None  # what a step takes at least
     cache: tuple | None = None  # ([tier, tier], reused only)
 

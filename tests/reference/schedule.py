@@ -124,6 +124,9 @@ class Simulation(Memory, Router, Price):
     def arrive(self, request, now):
         request.arrival_ps = now
         for pool in self.pools:
+            if pool.policy != "vllm" and request.isl > pool.token_budget:
+                self.reject(request)
+                return
             tokens = request.isl if pool.role == "prefill" else request.isl + request.osl
             if self.blocks(tokens) > pool.kv_blocks:
                 self.reject(request)
@@ -183,12 +186,18 @@ class Simulation(Memory, Router, Price):
                 return
 
     def plan_running(self, replica):
-        budget = replica.pool.token_budget
+        pool, budget = replica.pool, replica.pool.token_budget
         preempted = False
         for request in list(replica.running):
             if request not in replica.running:
                 continue  # preempted by an earlier one
             want = min(request.tokens - request.computed, budget)
+            if pool.chunk_tok and not request.decoding:
+                want = min(want, pool.chunk_tok)
+            if self.reserves(replica):
+                replica.plan.append((request, want))
+                budget -= want
+                continue
             new = self.blocks(request.computed + want) - self.blocks(request.computed)
             while new > replica.free:
                 victim = replica.running[-1]
@@ -206,6 +215,8 @@ class Simulation(Memory, Router, Price):
 
     def plan_waiting(self, replica, now):
         budget = replica.pool.token_budget - sum(q for _, q in replica.plan)
+        if replica.pool.policy == "static" and replica.running:
+            return
         while budget > 0 and replica.ready:
             request = replica.ready[0]
             new = self.blocks(request.computed + 1) - self.blocks(request.computed)
@@ -242,7 +253,11 @@ class Simulation(Memory, Router, Price):
         spare = pool.watermark_blocks if replica.running else 0
         found = self.look_up(replica, request, hbm_only=request.state == "handed")
         shared = sum(place == "hbm" and replica.users[unit] > 0 for unit, place in found)
-        if self.blocks(request.tokens) - shared * self.unit_blocks + spare > replica.free:
+        whole = self.reserves(replica)
+        if whole and request.tokens - request.cached > budget:
+            return None
+        most = request.isl + request.osl if whole else request.tokens
+        if self.blocks(most) - shared * self.unit_blocks + spare > replica.free:
             return None
         replica.waiting.pop(0)
         request.started_ps = min(request.started_ps, now)
@@ -260,13 +275,16 @@ class Simulation(Memory, Router, Price):
                 return 0
         else:
             request.computed = min(request.cached, request.tokens - 1)
-            self.take(replica, self.blocks(request.computed))
+            self.take(replica, self.blocks(most if whole else request.computed))
         return self.admit(replica, request, budget)
 
     def admit(self, replica, request, budget):
         done = request.computed
         q = min(request.tokens - done, budget)
-        self.take(replica, self.blocks(done + q) - self.blocks(done))
+        if replica.pool.chunk_tok:
+            q = min(q, replica.pool.chunk_tok)
+        if not self.reserves(replica):
+            self.take(replica, self.blocks(done + q) - self.blocks(done))
         request.state = "running"
         replica.running.append(request)
         replica.plan.append((request, q))

@@ -31,7 +31,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use super::cache::Cache;
 use super::clock::Ps;
-use super::fleet::{FirstToken, FleetSpec, PoolSpec, Role};
+use super::fleet::{FirstToken, FleetSpec, Policy, PoolSpec, Role};
 use super::metrics::{Counters, Gaps};
 use super::request::{NONE, Requests, State};
 use decoding::Decoding;
@@ -70,6 +70,7 @@ pub(crate) struct Replica {
     decoding: Decoding,
     free: u64,
     cache: Option<Cache>,
+    policy: Policy,
     running: RunningList,
     /// The unfinished prompt; always the last of the running list.
     partial: u32,
@@ -83,6 +84,8 @@ pub(crate) struct Replica {
     chunks: Vec<(u32, u64)>,
     /// Requests that decode for the first time since a hand-over in the coming step.
     joined: Vec<u32>,
+    /// Requests that decode, but not in the step under way.
+    stalled: Vec<u32>,
     link_free: Ps,
     /// Unfinished requests; on a prefill replica, prompt tokens to compute.
     pub(crate) load: u64,
@@ -128,6 +131,7 @@ impl Replica {
             decoding: Decoding::new(block_tok),
             free: spec.kv_blocks,
             cache: spec.cache.clone().map(Cache::new),
+            policy: spec.policy,
             running: RunningList::new(),
             partial: NONE,
             coming: 0,
@@ -136,6 +140,7 @@ impl Replica {
             loaded: VecDeque::new(),
             chunks: Vec::new(),
             joined: Vec::new(),
+            stalled: Vec::new(),
             link_free: 0,
             load: 0,
             prompt_tok: 0,
@@ -207,15 +212,26 @@ impl Replica {
         }
     }
 
+    /// Takes `r` out of the decoding set and returns its tokens with KV present.
+    fn pause(&mut self, r: u32, now: Ps, around: &mut Around<'_>) -> u64 {
+        // `generated` is not kept up while decoding; a request that was to join has its own.
+        let left = around.requests[r].finish_step() - self.decoding.step;
+        around.requests[r].generated =
+            around.requests[r].osl_tok - u32::try_from(left).expect("an output length");
+        if let Some(place) = self.joined.iter().position(|&joined| joined == r) {
+            self.joined.swap_remove(place);
+        } else {
+            around.requests[r].paused_ps = now;
+        }
+        let computed = self.decoding.leave(r, around.requests);
+        around.requests[r].computed = computed.cast_signed();
+        computed
+    }
+
     /// Throws `r` out of the running list, to the head of the queue.
     fn preempt(&mut self, r: u32, now: Ps, around: &mut Around<'_>) {
         let computed = if around.requests[r].state == State::Decoding {
-            // `generated` is not kept up while decoding.
-            let left = around.requests[r].finish_step() - self.decoding.step;
-            around.requests[r].generated =
-                around.requests[r].osl_tok - u32::try_from(left).expect("an output length");
-            around.requests[r].paused_ps = now;
-            self.decoding.leave(r, around.requests)
+            self.pause(r, now, around)
         } else {
             self.partial = NONE;
             around.requests[r].computed.unsigned_abs()

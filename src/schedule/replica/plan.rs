@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::{Around, Doing, Replica};
 use crate::schedule::cache::Found;
 use crate::schedule::clock::{NEVER, Ps};
-use crate::schedule::fleet::{FirstToken, PoolSpec};
+use crate::schedule::fleet::{FirstToken, Policy, PoolSpec};
 use crate::schedule::request::{NONE, Requests, State};
 
 impl Replica {
@@ -53,7 +53,11 @@ impl Replica {
     /// Stage one: blocks for everything that runs. Returns whether something was preempted.
     fn plan_running(&mut self, now: Ps, around: &mut Around<'_>) -> bool {
         debug_assert!(self.chunks.is_empty() && self.joined.is_empty());
-        let needed = self.decoding.blocks_now();
+        self.resume_stalled(around);
+        if self.chunk_tok() < u64::MAX && self.running.len > self.decoding.n {
+            return self.plan_in_order(now, around);
+        }
+        let needed = self.decode_blocks();
         let mut preempted = false;
         if needed <= self.free {
             self.take(needed, around.counters, around.fleet);
@@ -98,6 +102,64 @@ impl Replica {
         }
     }
 
+    /// Most tokens of one prompt in a step.
+    fn chunk_tok(&self) -> u64 {
+        match self.policy {
+            Policy::Vllm { chunk_tok } if chunk_tok > 0 => chunk_tok,
+            _ => u64::MAX,
+        }
+    }
+
+    /// Stage one where prompts are bounded: several of them may be unfinished, and stand before
+    /// requests that decode. What the budget does not reach does not advance.
+    fn plan_in_order(&mut self, now: Ps, around: &mut Around<'_>) -> bool {
+        let (mut budget, bound) = (around.pool(self.pool).token_budget, self.chunk_tok());
+        let mut preempted = false;
+        let mut r = self.running.first;
+        while r != NONE {
+            let decodes = around.requests[r].state == State::Decoding;
+            if budget == 0 {
+                if decodes {
+                    self.pause(r, now, around);
+                    around.requests[r].state = State::Stalled;
+                    self.stalled.push(r);
+                }
+                r = around.requests[r].next;
+                continue;
+            }
+            let done = self.computed(r, around.requests);
+            let rest = if decodes { 1 } else { around.requests.num_tok(r) - done };
+            let q = rest.min(bound).min(budget);
+            let blocks = self.blocks(done + q) - self.blocks(done);
+            while blocks > self.free {
+                let victim = self.running.last;
+                self.preempt(victim, now, around);
+                preempted = true;
+                if victim == r {
+                    return true;
+                }
+            }
+            self.take(blocks, around.counters, around.fleet);
+            if !decodes {
+                self.add_chunk(r, done, q, around);
+            }
+            budget -= q;
+            r = around.requests[r].next;
+        }
+        preempted
+    }
+
+    /// Lets what stalled decode again, from where it was.
+    fn resume_stalled(&mut self, around: &mut Around<'_>) {
+        let mut stalled = std::mem::take(&mut self.stalled);
+        for r in stalled.drain(..) {
+            let computed = around.requests[r].computed.unsigned_abs();
+            self.decoding.enter(r, computed, around.requests);
+            self.joined.push(r);
+        }
+        self.stalled = stalled;
+    }
+
     /// Too few blocks for all: walk the running list and preempt from its end.
     fn plan_decoding_one_by_one(&mut self, now: Ps, around: &mut Around<'_>) -> bool {
         let mut r = self.running.first;
@@ -126,6 +188,9 @@ impl Replica {
         let spec = &fleet.pools[self.pool];
         let used: u64 = self.chunks.iter().map(|&(_, q)| q).sum::<u64>() + self.decoding.n;
         let mut budget = spec.token_budget - used;
+        if self.policy == Policy::Static && self.running.len > 0 {
+            return;
+        }
         while budget > 0 && !self.ready.is_empty() {
             if !self.join(around) {
                 break;
@@ -149,7 +214,12 @@ impl Replica {
             let spare = if self.running.len > 0 { spec.watermark_blocks } else { 0 };
             let handed = around.requests[r].state == State::Handed;
             let found = self.look_up(r, handed, around.requests, fleet);
-            let needed = self.blocks(total) - found.shared * fleet.unit_blocks();
+            let whole = self.policy.reserves();
+            if whole && total - u64::from(around.requests[r].cached_tok) > budget {
+                break;
+            }
+            let most = if whole { around.requests.most_tok(r) } else { total };
+            let needed = self.blocks(most) - found.shared * fleet.unit_blocks();
             if needed + spare > self.free {
                 break;
             }
@@ -173,7 +243,8 @@ impl Replica {
                 tokens
             } else {
                 let hit = u64::from(around.requests[r].cached_tok).min(total - 1);
-                self.take(self.blocks(hit), around.counters, around.fleet);
+                let at_once = if whole { most } else { hit };
+                self.take(self.blocks(at_once), around.counters, around.fleet);
                 hit
             };
             budget -= self.admit(r, hit, budget, around);
@@ -183,13 +254,15 @@ impl Replica {
     /// Lets the prompt of `r`, of which `hit` tokens are in place, begin; returns its first chunk.
     fn admit(&mut self, r: u32, hit: u64, budget: u64, around: &mut Around<'_>) -> u64 {
         let total = around.requests.num_tok(r);
-        let q = (total - hit).min(budget);
-        self.take(self.blocks(hit + q) - self.blocks(hit), around.counters, around.fleet);
+        let q = (total - hit).min(budget).min(self.chunk_tok());
+        if !self.policy.reserves() {
+            self.take(self.blocks(hit + q) - self.blocks(hit), around.counters, around.fleet);
+        }
         around.requests[r].computed = hit.cast_signed();
         around.requests[r].state = State::Prefilling;
         self.running.append(r, around.requests);
         self.add_chunk(r, hit, q, around);
-        if hit + q < total {
+        if hit + q < total && self.chunk_tok() == u64::MAX {
             self.partial = r;
         }
         q

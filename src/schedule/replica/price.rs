@@ -85,7 +85,7 @@ impl Replica {
                 1
             } else {
                 let finish = self.decoding.steps_to_first_finish(around.requests);
-                1 + self.decoding.steps_in_blocks(self.free, finish.min(same).min(LONGEST_RUN) - 1)
+                1 + self.decode_steps_in_blocks(finish.min(same).min(LONGEST_RUN) - 1)
             };
             let Pace { first, growth, .. } = pace;
             self.pace = pace;
@@ -153,7 +153,7 @@ impl Replica {
         counters.decode_attn_pj += k * u128::from(table.decode_attn_floor_pj[index(n)])
             + u128::from(table.decode_attn_ctx_pj[index(n)]) * contexts;
         // The first step's blocks were taken when it was planned.
-        let blocks = self.decoding.blocks_after_first(steps - 1);
+        let blocks = self.decode_blocks_after(steps - 1);
         self.take(blocks, counters, around.fleet);
         if self.joined.is_empty() {
             around.gaps.add_run(first, growth, steps, n);
