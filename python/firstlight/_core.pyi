@@ -74,11 +74,15 @@ class Engine:
     @property
     def missed(self) -> int:
         """Requests that missed the watched limits so far."""
+    def record(self) -> None:
+        """Record what every replica does from now on."""
+    def timeline(self) -> dict[str, NDArray[Any]]:
+        """Return the columns of what was recorded."""
     def counters(self) -> list[dict[str, int]]:
         """Return one dictionary of integers a pool."""
     def gaps(self) -> tuple[NDArray[np.uint64], int]:
         """Return the histogram of gaps between tokens: counts by bucket, sum [ps]."""
     def free_blocks(self) -> list[int]:
         """Return the free KV blocks of every replica."""
-    def requests(self) -> dict[str, NDArray[np.uint64]]:
+    def requests(self) -> dict[str, NDArray[Any]]:
         """Return the columns of all requests."""

@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 use crate::error::Error;
 use crate::schedule::{
     CacheSpec, Counters, Disaggregation, Engine, FirstToken, FleetSpec, Gaps, LinkSpec,
-    MixedAttention, Policy, PoolSpec, Role, Routing, StepTable, Stop, TierSpec, Watch,
+    MixedAttention, Policy, PoolSpec, Role, Routing, Segment, StepTable, Stop, TierSpec, Watch,
 };
 
 /// Step costs of one replica, checked and kept in Rust.
@@ -286,6 +286,27 @@ impl PyEngine {
     fn gaps<'py>(&self, py: Python<'py>) -> (Bound<'py, PyArray1<u64>>, u128) {
         let gaps = self.0.gaps();
         (PyArray1::from_slice(py, &gaps.counts), gaps.sum_ps)
+    }
+
+    /// Records what every replica does from now on.
+    fn record(&mut self) {
+        self.0.record();
+    }
+
+    /// Columns of what was recorded, as NumPy arrays.
+    fn timeline<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let rows = self.0.timeline();
+        let columns = PyDict::new(py);
+        let of = |value: fn(&Segment) -> u64| PyArray1::from_iter(py, rows.iter().map(value));
+        columns.set_item("replica", of(|row| u64::from(row.replica)))?;
+        columns.set_item("start_ps", of(|row| row.start_ps))?;
+        columns.set_item("end_ps", of(|row| row.end_ps))?;
+        columns.set_item("steps", of(|row| row.steps))?;
+        columns.set_item("prompt_tok", of(|row| row.prompt_tok))?;
+        columns.set_item("decode_seqs", of(|row| row.decode_seqs))?;
+        let joules = rows.iter().map(|row| row.pj as f64 * 1e-12);
+        columns.set_item("energy_j", PyArray1::from_iter(py, joules))?;
+        Ok(columns)
     }
 
     /// Free KV blocks of every replica.

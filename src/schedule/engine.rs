@@ -8,13 +8,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::clock::{NEVER, NextEvents, Ps};
-use super::fleet::{Disaggregation, FleetSpec, Role};
+use super::fleet::{Disaggregation, FleetSpec, Role, Routing};
 use super::metrics::{Counters, Gaps};
 use super::replica::{Around, Replica};
 use super::request::{Requests, State};
 use super::router::{self, Turns, View};
 use super::session::Sessions;
 use super::steps::index;
+use super::timeline::Segment;
 use crate::error::Error;
 
 /// Where [`Engine::advance`] stopped.
@@ -59,6 +60,7 @@ pub struct Engine {
     gaps: Gaps,
     events: u64,
     watch: Option<Watch>,
+    timeline: Option<Vec<Segment>>,
     missed: u64,
     touched: Vec<u32>,
     is_touched: Vec<bool>,
@@ -101,6 +103,7 @@ impl Engine {
             gaps: Gaps::default(),
             events: 0,
             watch: None,
+            timeline: None,
             missed: 0,
             touched: Vec::new(),
             is_touched: vec![false; replicas.len()],
@@ -114,6 +117,16 @@ impl Engine {
     /// Stops [`Engine::advance`] early once more than `watch.allowed` requests have missed.
     pub fn watch(&mut self, watch: Watch) {
         self.watch = Some(watch);
+    }
+
+    /// Records what every replica does from now on.
+    pub fn record(&mut self) {
+        self.timeline.get_or_insert_default();
+    }
+
+    /// What was recorded, in order of ends.
+    pub fn timeline(&self) -> &[Segment] {
+        self.timeline.as_deref().unwrap_or_default()
     }
 
     /// Adds a request.
@@ -227,6 +240,22 @@ impl Engine {
         }
     }
 
+    /// Records what replica `i` did, by what its pool's counters have gained.
+    fn note(&mut self, i: usize, start_ps: Ps, end_ps: Ps, before: &Counters) {
+        let now = &self.counters[self.replicas[i].pool];
+        let steps = now.steps - before.steps;
+        let segment = Segment {
+            replica: to_u32(i),
+            start_ps,
+            end_ps,
+            steps,
+            prompt_tok: now.prefill_tok - before.prefill_tok,
+            decode_seqs: (now.decode_tok - before.decode_tok) / steps.max(1),
+            pj: now.compute_pj() - before.compute_pj(),
+        };
+        self.timeline.get_or_insert_default().push(segment);
+    }
+
     fn next_arrival(&self) -> Ps {
         let alone = self.requests.live.get(self.arrived).map_or(NEVER, |live| live.arrival_ps);
         alone.min(self.sessions.next().0)
@@ -292,8 +321,13 @@ impl Engine {
         let i = self.next.first();
         self.next.set(i, NEVER);
         self.touch(i);
+        let before = self.timeline.is_some().then(|| self.counters[self.replicas[i].pool]);
+        let started = self.replicas[i].started();
         let (replica, mut around) = self.split(i);
         replica.end(at, &mut around);
+        if let (Some(before), Some(start_ps)) = (before, started) {
+            self.note(i, start_ps, at, &before);
+        }
         while let Some(r) = self.told.pop() {
             self.judge(r);
             if self.requests[r].state == State::Done {
@@ -386,7 +420,9 @@ impl Engine {
         let charged = u64::from(charged);
         if charged > 0 {
             replica.prompt_tok += charged;
-            replica.queue_ps += spec.table.prompt_ps(charged, isl - charged, spec.token_budget);
+            if self.fleet.routing == Routing::LeastTtft {
+                replica.queue_ps += spec.table.prompt_ps(charged, isl - charged, spec.token_budget);
+            }
         }
     }
 

@@ -192,7 +192,7 @@ pub struct FleetSpec {
     pub routing: Routing,
     /// Which prompts the decode pool computes itself.
     pub disaggregation: Disaggregation,
-    /// Prices and hands over as NVIDIA's DynoSim 1.3.1 does, to be compared with it: a prompt step
+    /// Prices and hands over as NVIDIA's `DynoSim` 1.3.1 does, to be compared with it: a prompt step
     /// costs as its number of chunks times their mean, rounded down; a decode step costs by the
     /// tokens of whole blocks in use or reserved; pulls do not share the link, and of several
     /// prompts that end together all but the first are taken one step later.

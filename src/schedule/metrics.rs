@@ -69,6 +69,18 @@ pub struct Counters {
     pub decode_head_pj: u128,
 }
 
+impl Counters {
+    /// Energy above idle of everything computed [pJ].
+    pub fn compute_pj(&self) -> u128 {
+        self.prefill_linear_pj
+            + self.prefill_attn_pj
+            + self.prefill_head_pj
+            + self.decode_linear_pj
+            + self.decode_attn_pj
+            + self.decode_head_pj
+    }
+}
+
 /// A histogram of gaps between consecutive tokens of a request, pooled over requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gaps {

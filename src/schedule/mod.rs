@@ -17,6 +17,7 @@
 //! | [`fleet`] | what can be simulated |
 //! | [`request`] | where a request is in its life |
 //! | [`metrics`] | what is counted |
+//! | [`timeline`] | who did what when, if asked |
 //! | [`clock`] | whose event is next |
 //!
 //! Time and energy are integers. A run of decode steps is one event in closed form and equals its
@@ -34,6 +35,7 @@ mod request;
 mod router;
 mod session;
 mod steps;
+mod timeline;
 
 pub use clock::{NEVER, Ps};
 pub use engine::{Engine, Stop, Watch};
@@ -45,3 +47,4 @@ pub use metrics::{Counters, Gaps};
 pub use mixed::MixedAttention;
 pub use request::{Live, Requests, State};
 pub use steps::StepTable;
+pub use timeline::Segment;

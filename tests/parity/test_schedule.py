@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from reference import fleet as records
-from reference import schedule as reference
 
 from firstlight import schedule
 from firstlight.steps import MixedAttention, StepTable
-
+from reference import fleet as records
+from reference import schedule as reference
 
 STATE = {name: number for number, name in enumerate(schedule.STATES)}
 
@@ -280,7 +279,7 @@ def test_engine_equals_the_step_by_step_reference(seed):
 def test_the_random_cases_reach_every_corner():
     """The parity test is worth something only if its cases preempt, hand over, block and reject."""
     seen = dict.fromkeys(("preempted", "handed", "done", "long", *COUNTED), 0)
-    for seed in range(60):
+    for seed in range(150):
         simulation = check(seed)
         seen["preempted"] += sum(r.preemptions for r in simulation.requests)
         seen["handed"] += sum(r.decode is not None for r in simulation.requests)

@@ -130,11 +130,40 @@ class Replica:
     queue_ps: int = 0
 
 
-COUNTERS = (
-    "steps prefill_ps decode_ps prefill_tok recomputed_tok decode_tok emitted_tok preemptions "
-    "blocks_taken blocks_freed pulled_tok link_ps capped_ps queried_tok hit_hbm_tok hit_dram_tok "
-    "hit_storage_tok resumed_hit_tok evicted_tok dram_read_tok storage_read_tok dram_read_ps "
-    "storage_read_ps dram_written_tok storage_written_tok dram_pj storage_pj pull_saved_tok "
-    "local_prompts prefill_linear_pj prefill_attn_pj prefill_head_pj decode_linear_pj "
-    "decode_attn_pj decode_head_pj"
-).split()
+COUNTERS = [
+    "steps",
+    "prefill_ps",
+    "decode_ps",
+    "prefill_tok",
+    "recomputed_tok",
+    "decode_tok",
+    "emitted_tok",
+    "preemptions",
+    "blocks_taken",
+    "blocks_freed",
+    "pulled_tok",
+    "link_ps",
+    "capped_ps",
+    "queried_tok",
+    "hit_hbm_tok",
+    "hit_dram_tok",
+    "hit_storage_tok",
+    "resumed_hit_tok",
+    "evicted_tok",
+    "dram_read_tok",
+    "storage_read_tok",
+    "dram_read_ps",
+    "storage_read_ps",
+    "dram_written_tok",
+    "storage_written_tok",
+    "dram_pj",
+    "storage_pj",
+    "pull_saved_tok",
+    "local_prompts",
+    "prefill_linear_pj",
+    "prefill_attn_pj",
+    "prefill_head_pj",
+    "decode_linear_pj",
+    "decode_attn_pj",
+    "decode_head_pj",
+]

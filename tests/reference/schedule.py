@@ -371,25 +371,28 @@ class Simulation(Memory, Router, Price):
             if request.generated == request.osl:
                 self.complete(replica, request, now)
         for request, q in prompts:
-            if request.preemptions:
-                count["recomputed_tok"] += q
-            request.computed += q
-            if request.computed < request.tokens:
-                continue
-            if replica.pool.role == "prefill":
-                replica.load -= request.isl - request.cached
-            self.settle(replica, request)
-            if self.emits_at_prompt_end(replica):
-                self.emit(replica, request, now)
-                if request.generated == request.osl:
-                    self.complete(replica, request, now)
-                    continue
-            if replica.pool.role == "prefill":
-                replica.running.remove(request)
-                replica.context_tok -= request.isl
-                self.hand_over(request, now)
-            else:
-                request.decoding = True
+            self.end_chunk(replica, request, q, now)
+
+    def end_chunk(self, replica, request, q, now):
+        if request.preemptions:
+            self.count[id(replica.pool)]["recomputed_tok"] += q
+        request.computed += q
+        if request.computed < request.tokens:
+            return
+        if replica.pool.role == "prefill":
+            replica.load -= request.isl - request.cached
+        self.settle(replica, request)
+        if self.emits_at_prompt_end(replica):
+            self.emit(replica, request, now)
+            if request.generated == request.osl:
+                self.complete(replica, request, now)
+                return
+        if replica.pool.role == "prefill":
+            replica.running.remove(request)
+            replica.context_tok -= request.isl
+            self.hand_over(request, now)
+        else:
+            request.decoding = True
 
     def complete(self, replica, request, now):
         replica.running.remove(request)

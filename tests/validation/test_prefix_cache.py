@@ -1,5 +1,6 @@
 """The prefix cache on a real trace with identities: Mooncake's conversation."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -77,7 +78,7 @@ def test_an_infinite_cache_hits_as_the_trace_allows(arrivals):
     outcome = schedule.run(fleet(kv_tok=10**9), arrivals)
     assert 0.36 <= hit_frac(outcome) <= 0.38
     seen, hit = set(), 0
-    for a, b in zip(arrivals.unit_from, arrivals.unit_from[1:], strict=False):
+    for a, b in pairwise(arrivals.unit_from):
         ids = arrivals.unit_of[int(a) : int(b)].tolist()
         known = next((i for i, unit in enumerate(ids) if unit not in seen), len(ids))
         hit += known * UNIT_TOK

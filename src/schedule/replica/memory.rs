@@ -9,11 +9,11 @@ use crate::schedule::request::Requests;
 use crate::schedule::steps::index;
 
 use super::Doing;
-use super::price::steps_to_reach;
+use super::price::{run_ps, steps_to_reach};
 
 impl Replica {
     pub(super) fn blocks(&self, tokens: u64) -> u64 {
-        tokens.div_ceil(self.decoding.block_tok())
+        self.decoding.blocks(tokens)
     }
 
     /// Blocks the decoding set needs for the coming step.
@@ -64,9 +64,13 @@ impl Replica {
         if self.cache.is_none() {
             return;
         }
+        if now <= self.settled_to {
+            return;
+        }
         if let Doing::Run { start, first, growth, steps } = self.doing {
             let planned = steps_to_reach(now - start, first, growth).clamp(1, steps);
             let taken = self.decode_blocks_after(planned - 1);
+            self.settled_to = start + run_ps(first, growth, planned);
             self.evict_down_to(self.free - taken, counters, fleet);
         }
     }

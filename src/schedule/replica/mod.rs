@@ -81,6 +81,8 @@ pub(crate) struct Replica {
     ready: VecDeque<u32>,
     /// Their prefix has been read back; the rest of the prompt is computed next.
     loaded: VecDeque<u32>,
+    /// Until then, evictions of the run under way are up to date.
+    settled_to: Ps,
     chunks: Vec<(u32, u64)>,
     /// Requests that decode for the first time since a hand-over in the coming step.
     joined: Vec<u32>,
@@ -138,6 +140,7 @@ impl Replica {
             waiting: VecDeque::new(),
             ready: VecDeque::new(),
             loaded: VecDeque::new(),
+            settled_to: 0,
             chunks: Vec::new(),
             joined: Vec::new(),
             stalled: Vec::new(),
@@ -151,6 +154,14 @@ impl Replica {
 
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.doing, Doing::Nothing | Doing::Holding)
+    }
+
+    /// When what is under way began, if it computes anything.
+    pub(crate) fn started(&self) -> Option<Ps> {
+        match self.doing {
+            Doing::Step { start, .. } | Doing::Run { start, .. } => Some(start),
+            Doing::Nothing | Doing::Holding => None,
+        }
     }
 
     pub(crate) fn free_blocks(&self) -> u64 {

@@ -165,8 +165,7 @@ impl Replica {
         let mut r = self.running.first;
         let mut preempted = false;
         while r != NONE && r != self.partial {
-            let block_tok = self.decoding.block_tok();
-            if self.computed(r, around.requests).is_multiple_of(block_tok) {
+            if self.decoding.begins_block(self.computed(r, around.requests)) {
                 while self.free == 0 {
                     let victim = self.running.last;
                     self.preempt(victim, now, around);
@@ -307,7 +306,7 @@ impl Replica {
         let r = self.ready[0];
         let computed = around.requests[r].computed.unsigned_abs();
         let reserved = self.reserved(r, around) > computed;
-        if computed.is_multiple_of(self.decoding.block_tok()) && !reserved {
+        if self.decoding.begins_block(computed) && !reserved {
             while self.free == 0 {
                 // Nothing runs that could free a block: give up the latest cache that waits.
                 if self.running.len > 0 {

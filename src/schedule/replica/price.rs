@@ -2,7 +2,7 @@
 
 use super::{Around, Doing, Replica};
 use crate::schedule::clock::Ps;
-use crate::schedule::fleet::Role;
+use crate::schedule::fleet::{Role, Routing};
 use crate::schedule::request::{NONE, Requests, State};
 use crate::schedule::steps::{AttnPs, StepTable, index};
 
@@ -89,6 +89,7 @@ impl Replica {
             };
             let Pace { first, growth, .. } = pace;
             self.pace = pace;
+            self.settled_to = 0;
             self.doing = Doing::Run { start: now, first, growth, steps };
             return now + run_ps(first, growth, steps);
         }
@@ -279,9 +280,11 @@ impl Replica {
         let charged = u64::from(std::mem::take(&mut around.requests[r].charged_tok));
         if charged > 0 {
             self.prompt_tok -= charged;
-            let hit = u64::from(around.requests[r].isl_tok) - charged;
-            let spec = around.pool(self.pool);
-            self.queue_ps -= spec.table.prompt_ps(charged, hit, spec.token_budget);
+            if around.fleet.routing == Routing::LeastTtft {
+                let hit = u64::from(around.requests[r].isl_tok) - charged;
+                let spec = around.pool(self.pool);
+                self.queue_ps -= spec.table.prompt_ps(charged, hit, spec.token_budget);
+            }
         }
     }
 
