@@ -21,7 +21,14 @@ import numpy as np
 
 from firstlight.models.operator import distinct_experts
 from firstlight.roofline import ideal
-from firstlight.roofline.attention import FIT_FROM_TOK, FIT_TO_TOK, affine
+from firstlight.roofline.attention import (
+    CARD_EDGE_TOK,
+    EDGE_TOK,
+    FIT_FROM_TOK,
+    FIT_TO_TOK,
+    affine,
+    prefill_law,
+)
 from firstlight.roofline.calibration import FILE
 from firstlight.roofline.surface import Surface, fill_holes
 
@@ -30,6 +37,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "python" / "firstlight" / "roofline" / "data" / FILE
+DOCS = ROOT / "docs" / "roofline.md"
+MARKS = ("<!-- errors -->", "<!-- /errors -->")
 SAMPLE = ROOT / "tests" / "data" / "roofline_held_out.csv"
 
 AIC = {"a100": "a100-sxm", "h100": "h100-sxm", "h200": "h200-sxm", "b200": "b200"}
@@ -208,7 +217,7 @@ class Distillery:
     def _sample(
         self, key: str, coordinates: tuple[np.ndarray, ...], time_s: np.ndarray, out: np.ndarray
     ) -> None:
-        chosen = np.flatnonzero(out)[::32]
+        chosen = np.flatnonzero(out)[::16]
         for row in chosen:
             point = " ".join(f"{c[row]:g}" for c in coordinates)
             self.sample.append((key, point, f"{time_s[row]:.6g}"))
@@ -313,6 +322,30 @@ def attention(still: Distillery, data: Path) -> None:
                     )
                     if kernel.startswith("decode"):
                         affine_law(still, f"decode_law/{device}/{name}", surface, rows, about)
+                    else:
+                        chunk_law(still, f"prefill_law/{device}/{name}", surface, rows, about)
+
+
+def chunk_law(
+    still: Distillery, key: str, surface: Surface, rows: Columns, about: dict[str, Any]
+) -> None:
+    """Score the law that the scheduler uses for a chunk on rows of one sequence."""
+    seen = held_out(rows.rows) & (rows["batch_size"] == 1)
+    some = rows.pick(seen)
+    predicted = []
+    for q, heads, kv_heads in zip(
+        some["isl"], some["num_heads"], some["num_key_value_heads"], strict=True
+    ):
+        at = surface.at(heads, kv_heads)
+        lengths = at.axes[1]
+        roof = ideal.prefill_attention_s(
+            1.0, lengths, 0.0, heads, kv_heads, **attention_reference(about)
+        )
+        time_s = (roof * np.exp(at.residual[0]))[:, None]
+        law = prefill_law(lengths, np.zeros(1), time_s, edge_tok=EDGE_TOK)
+        pair_s = float(law.pair_s(np.array([q]))[0])
+        predicted.append(law.floor_s + law.edge_s * q + pair_s * q * (q + 1) / 2)
+    still.score(key, np.array(predicted), some["latency_ms"] / 1e3, rows.rows)
 
 
 def affine_law(
@@ -465,11 +498,61 @@ def rtx_attention(still: Distillery, folder: Path, device: str, about: dict[str,
         mixed.append(mixing(q, kv, n, context, time_s))
     still.scatter(f"prefill_attention/{device}/bf16-bf16", shapes=shapes, parts=prefill, meta=about)
     still.scatter(f"decode_attention/{device}/bf16-bf16", shapes=shapes, parts=decode, meta=about)
+    card_laws(still, device, shapes, prefill, decode)
     groups: dict[int, list[np.ndarray]] = {}
     for (heads, kv_heads), part in zip(shapes, mixed, strict=True):
         groups.setdefault(int(heads / kv_heads), []).append(part)
     for group, found in groups.items():
         mix_fit(still, device, group, np.concatenate(found, axis=1))
+
+
+def card_laws(
+    still: Distillery,
+    device: str,
+    shapes: list[tuple[float, ...]],
+    prefill: list[Any],
+    decode: list[Any],
+) -> None:
+    """Score the laws that the scheduler uses on the rows kept out of a card's tables."""
+    chunks: list[tuple[np.ndarray, np.ndarray]] = []
+    batches: list[tuple[np.ndarray, np.ndarray]] = []
+    for i in range(len(shapes)):
+        (q, kv), time_s, _ = prefill[i]
+        law = prefill_law(
+            *_shipped(still, f"prefill_attention/{device}/bf16-bf16", i), edge_tok=CARD_EDGE_TOK
+        )
+        out = held_out(len(time_s))
+        kv = np.where(kv == 1.0, 0.0, kv)
+        whole = law.floor_s + law.edge_s * q + law.pair_s(q) * (q * kv + q * (q + 1) / 2)
+        chunks.append((whole[out], time_s[out]))
+        (n, context), time_s, _ = decode[i]
+        batch, at, grid_s = _shipped(still, f"decode_attention/{device}/bf16-bf16", i)
+        used = (at >= FIT_FROM_TOK) & (at <= FIT_TO_TOK)
+        floor, slope = affine(batch[:, None] * at[used], grid_s[:, used])
+        out = held_out(len(time_s)) & (context >= FIT_FROM_TOK) & (context <= FIT_TO_TOK)
+        where = np.searchsorted(batch, n[out])
+        batches.append((floor[where] + slope[where] * n[out] * context[out], time_s[out]))
+    for key, found, parts in (("prefill_law", chunks, prefill), ("decode_law", batches, decode)):
+        predicted, measured = (np.concatenate([pair[j] for pair in found]) for j in range(2))
+        rows = sum(len(part[1]) for part in parts)
+        still.score(f"{key}/{device}/bf16-bf16", predicted, measured, rows)
+
+
+def _shipped(still: Distillery, key: str, shape: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return a shape's axes and its times as the shipped table gives them."""
+    first, second = (np.array(axis) for axis in still.index[key]["axes"])
+    heads, kv_heads = still.index[key]["points"][shape]
+    about = still.index[key]
+    if key.startswith("prefill"):
+        behind = np.where(second == 1.0, 0.0, second)
+        roof = ideal.prefill_attention_s(
+            1.0, first[:, None], behind, heads, kv_heads, **attention_reference(about)
+        )
+        return first, behind, roof * np.exp(still.arrays[key][shape].astype(np.float64))
+    roof = ideal.decode_attention_s(
+        first[:, None], second, heads, kv_heads, **attention_reference(about)
+    )
+    return first, second, roof * np.exp(still.arrays[key][shape].astype(np.float64))
 
 
 SERVING = {"chunk": 128, "sequences": 4, "context": 256}
@@ -701,6 +784,17 @@ def sampler(still: Distillery, data: Path) -> None:
     still.scalars["sampler"] = [float(launch), float(passes)]
 
 
+def document() -> None:
+    """Write the error table of the tables just shipped into docs/roofline.md."""
+    from firstlight.roofline import error_table
+
+    text = DOCS.read_text(encoding="utf-8")
+    before, rest = text.split(MARKS[0])
+    _, after = rest.split(MARKS[1])
+    table = f"{MARKS[0]}\n{error_table()}\n{MARKS[1]}"
+    DOCS.write_text(before + table + after, encoding="utf-8")
+
+
 def main(arguments: Iterable[str]) -> int:
     """Run every distillation."""
     data = Path(next(iter(arguments)))
@@ -717,6 +811,7 @@ def main(arguments: Iterable[str]) -> int:
     ):
         step(still, data)
     still.write()
+    document()
     for row in still.errors:
         print("{kernel:24} {device:13} {format:12} {rows:6} {median:7.3f} {p90:7.3f}".format(**row))
     print(f"{OUT.stat().st_size / 1e3:.0f} kB", still.scalars)

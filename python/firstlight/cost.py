@@ -58,7 +58,8 @@ def annuity_usd_per_s(price_usd: float, *, life_years: float, cost_of_capital_fr
     if cost_of_capital_frac == 0:
         return price_usd / life_years / SECONDS_A_YEAR
     r = cost_of_capital_frac
-    return price_usd * r / (1.0 - (1.0 + r) ** -life_years) / SECONDS_A_YEAR
+    repaid: float = 1.0 - (1.0 + r) ** -life_years
+    return price_usd * r / repaid / SECONDS_A_YEAR
 
 
 def standing_usd_per_s(price_usd: float, provisioned_w: float, *, rates: Rates) -> float:

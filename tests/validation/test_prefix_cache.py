@@ -19,9 +19,7 @@ def arrivals():
         isl, count = archive["isl_tok"], archive["unit_count"].astype(np.int64)
         step = archive["unit_step"].astype(np.uint32)
         begin = np.concatenate([[0], np.cumsum(count)])
-        ids = [
-            np.cumsum(step[a:b], dtype=np.uint32) for a, b in zip(begin, begin[1:], strict=False)
-        ]
+        ids = [np.cumsum(step[a:b], dtype=np.uint32) for a, b in pairwise(begin)]
         # A unit that the prompt does not fill is not cached.
         full = [row[: length // UNIT_TOK] for row, length in zip(ids, isl, strict=True)]
         return schedule.Arrivals(

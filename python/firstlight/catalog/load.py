@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 KINDS = (
     "device", "server", "engine", "model", "tier", "link", "price", "electricity", "carbon",
-    "facility", "assumption",
+    "facility", "measurement", "assumption",
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
@@ -10,9 +11,15 @@ import click
 from firstlight.errors import FirstlightError, InfeasibleError
 
 COMMANDS = {
+    "compare": "Designs at equal power: what each delivers. The main job.",
+    "explore": "Move a slider, see what it does to time, energy and money.",
+    "emulate": "One product through the optics: its error, what causes it, its ledger.",
+    "sweep": "Grids and samples over any field, resumable, on all cores or a Ray cluster.",
+    "claims": "Each published claim: its basis, the verdict here, and when it would hold.",
     "catalog": "Facts with their sources: devices, servers, engines, models, prices.",
+    "accuracy": "A real model through the light: perplexity, agreement, energy.",
     "trace": "Read, check, convert and make request traces.",
-    "doctor": "Versions, CPU features in use, optional parts.",
+    "doctor": "Versions, CPU features, optional parts, the terminal.",
 }
 """Command name -> one line of help. The module is ``firstlight.cli.<name>``, loaded on demand."""
 
@@ -44,12 +51,18 @@ def firstlight() -> None:
 def main() -> None:
     """Run the command line; exit 0 done, 1 the scenario cannot be met, 2 bad input."""
     try:
-        firstlight(standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
-    except click.ClickException as error:
-        error.show()
+        # without standalone mode click hands back the status a command left with
+        status = firstlight(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
         sys.exit(2)
+    except click.ClickException as error:
+        click.echo(f"firstlight: {' '.join(error.format_message().split())}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:
+        # whoever read the output has seen enough; Python would complain once more at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted; nothing was written", err=True)
         sys.exit(130)
@@ -59,3 +72,4 @@ def main() -> None:
     except FirstlightError as error:
         click.echo(f"firstlight: {error}", err=True)
         sys.exit(2)
+    sys.exit(status if isinstance(status, int) else 0)

@@ -63,7 +63,7 @@ class Parts(Record, frozen=True, kw_only=True):
     @property
     def total(self) -> float:
         """Sum of the parts [J]."""
-        return sum(getattr(self, name) for name in self.__struct_fields__)
+        return float(sum(getattr(self, name) for name in self.__struct_fields__))
 
 
 class Binding(Record, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class Binding(Record, frozen=True, kw_only=True):
         resource: The resource of which a little more helps most.
         pool: The pool it belongs to.
         marginal: d ln goodput / d ln resource, found by simulating again.
-        others: The same for every resource that was tried, as "resource @ pool".
+        others: The same for every resource that made a difference, as "resource @ pool".
     """
 
     resource: str
@@ -138,6 +138,20 @@ class Band(Record, frozen=True, kw_only=True):
     optimistic: End
 
 
+class Bursts(Record, frozen=True, kw_only=True):
+    """What the fleet would carry were bursts otherwise correlated; found on a sample of the time.
+
+    Attributes:
+        synchronised_request_per_s: All copies of the trace together (`correlation_s` = 0).
+        as_asked_request_per_s: At the scenario's `correlation_s`.
+        independent_request_per_s: Copies independent (`correlation_s` infinite).
+    """
+
+    synchronised_request_per_s: float
+    as_asked_request_per_s: float
+    independent_request_per_s: float
+
+
 class Design(Record, frozen=True, kw_only=True):
     """What one design delivers at its capacity under the budget; see docs/metrics.md."""
 
@@ -168,6 +182,7 @@ class Design(Record, frozen=True, kw_only=True):
     gpu_equivalents_freed: float | None
     utilization: dict[str, float]
     binding: Binding | None
+    bursts: Bursts | None
     scopes: dict[str, Scope]
     cell: CellInfo | None
     band: Band | None

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from firstlight.evaluate import capacity, search
+from firstlight.evaluate import capacity
 from firstlight.evaluate.answer import BreakEven
-from firstlight.evaluate.cell import Cell, group
+from firstlight.evaluate.cell import Cell, Group, group
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +104,7 @@ def solve(
 
 
 def carries(
-    made: search.Group,
+    made: Group,
     rate_request_per_s: float,
     *,
     serving: Serving,
@@ -152,5 +152,10 @@ def price(
     if value is not None and value <= 0:
         value, note = None, "the optical design costs more even when its servers are free"
     return BreakEven(
-        field="optical_price_ratio", unit="1", value=value, today=today_ratio, wins="below", note=note
+        field="optical_price_ratio",
+        unit="1",
+        value=value,
+        today=today_ratio,
+        wins="below",
+        note=note,
     )

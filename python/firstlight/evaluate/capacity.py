@@ -6,7 +6,7 @@ Loads are nested (every request has one fixed mark), so the search compares like
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from firstlight.workload import Requests, Superposed
+    from firstlight.workload import Requests, Superposed, Trace
 
 PS_PER_S = 10**12
 
@@ -77,6 +77,8 @@ class Traffic:
         most_request_per_s: Highest load that can be asked for [request/s].
         span_s: Length of time [s].
         warm_up_frac: First part of it, not counted.
+        longest_prompt_tok: Longest prompt of the whole time, also where a sample misses it [tok].
+        longest_tok: Longest prompt and answer together [tok].
         phase: Only this phase of each request: ``prefill`` ends with the first token, ``decode``
             starts with the prompt present; None: both.
     """
@@ -87,18 +89,23 @@ class Traffic:
     most_request_per_s: float
     span_s: float
     warm_up_frac: float
+    longest_prompt_tok: int
+    longest_tok: int
     phase: Literal["prefill", "decode"] | None = None
 
     @classmethod
-    def of(cls, superposed: Superposed, *, warm_up_frac: float) -> Traffic:
-        """Return the whole time of superposed traffic."""
+    def of(cls, superposed: Superposed, *, trace: Trace, warm_up_frac: float) -> Traffic:
+        """Return superposed traffic of a trace."""
+        every = superposed.requests
         return cls(
-            requests=superposed.requests,
+            requests=every,
             mark=superposed.mark,
             full_request_per_s=superposed.full_request_per_s,
             most_request_per_s=superposed.max_request_per_s,
-            span_s=superposed.requests.duration_ps / PS_PER_S,
+            span_s=every.duration_ps / PS_PER_S,
             warm_up_frac=warm_up_frac,
+            longest_prompt_tok=int(trace.isl_tok.max()),
+            longest_tok=int((trace.isl_tok + trace.osl_tok).max()),
         )
 
     @property
@@ -115,33 +122,6 @@ class Traffic:
     def mean_output_tok(self) -> float:
         """Mean tokens to generate [tok]."""
         return float(self.requests.osl_tok.mean())
-
-    def folded(self, *, period_s: float, keep_s: float) -> Traffic:
-        """Return a shorter sample that keeps the busy and the quiet times alike.
-
-        Of each period only the first part stays, and the parts are put end to end.
-
-        Args:
-            period_s: Length of a period [s].
-            keep_s: What stays of it [s].
-        """
-        if self.span_s <= 2 * period_s or keep_s >= period_s:
-            return self
-        period, keep = np.uint64(round(period_s * PS_PER_S)), np.uint64(round(keep_s * PS_PER_S))
-        every = self.requests
-        number, inside = np.divmod(every.arrival_ps, period)
-        kept = np.flatnonzero(inside < keep)
-        whole, rest = divmod(self.span_s, period_s)
-        span_s = whole * keep_s + min(rest, keep_s)
-        requests = replace(
-            every,
-            arrival_ps=(number * keep + inside)[kept],
-            isl_tok=every.isl_tok[kept],
-            osl_tok=every.osl_tok[kept],
-            cached_tok=every.cached_tok[kept],
-            duration_ps=round(span_s * PS_PER_S),
-        )
-        return replace(self, requests=requests, mark=self.mark[kept], span_s=span_s)
 
     def at(self, rate_request_per_s: float) -> schedule.Arrivals:
         """Return the requests of a load."""
@@ -176,6 +156,8 @@ def simulate(
         stop_early: Give up once the level cannot be met any more; only the verdict is then valid.
         cancelled: Asked a few times a second.
     """
+    if cancelled is not None and cancelled():
+        raise KeyboardInterrupt
     arrivals = traffic.at(rate_request_per_s)
     start = round(traffic.span_s * traffic.warm_up_frac * PS_PER_S)
     end = round(traffic.span_s * PS_PER_S)

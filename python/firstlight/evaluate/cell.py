@@ -101,10 +101,13 @@ class Cell:
     Attributes:
         groups: Its servers by role.
         serving: How the model is served.
+        disaggregate: Whether the prefill pool computes every prompt, or the decode pool some
+            (Dynamo's rule, `firstlight.schedule.Disaggregation`).
     """
 
     groups: tuple[Group, ...]
     serving: Serving
+    disaggregate: Literal["always", "conditional"] = "always"
 
     @cached_property
     def servers(self) -> int:
@@ -144,6 +147,7 @@ class Cell:
             link_tok_ps=tok_ps,
             link_latency_ps=round(serving.link_latency_s * 1e12),
             first_token=serving.first_token,
+            disaggregation=schedule.Disaggregation(policy=self.disaggregate),
         )
 
 
@@ -167,6 +171,15 @@ def fitting_tp(server: Server, *, serving: Serving) -> tuple[int, ...]:
     if not fitting:
         raise refusal or ModelError(f"{server.id}: no tensor-parallel degree divides its GPUs")
     return tuple(fitting)
+
+
+def room_tok(server: Server, *, tp: int, serving: Serving) -> int:
+    """Return the tokens of KV cache that one replica holds [tok].
+
+    Raises:
+        ModelError: The model does not fit.
+    """
+    return _blocks(server.device, tp, serving) * serving.block_tok
 
 
 def group(
@@ -200,9 +213,7 @@ def group(
     )
 
 
-def _optical(
-    server: Server, *, role: Role, chunk_tok: int, serving: Serving, count: int
-) -> Group:
+def _optical(server: Server, *, role: Role, chunk_tok: int, serving: Serving, count: int) -> Group:
     spec = server.engine
     if spec is None or role != "prefill":
         raise ModelError(f"{server.id} can only prefill; it was given the role {role!r}")

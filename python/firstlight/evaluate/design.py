@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from firstlight import cost
-from firstlight.errors import InfeasibleError, ModelError
-from firstlight.evaluate import capacity, search
+from firstlight.evaluate import capacity
 from firstlight.evaluate.answer import CellInfo, Design, End, Parts, Power, Scope
 from firstlight.evaluate.measure import measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from firstlight.evaluate.capacity import Run, Slo, Traffic
+    from firstlight.evaluate.capacity import Slo, Traffic
     from firstlight.evaluate.cell import Cell
-    from firstlight.evaluate.measure import Measured, Site
+    from firstlight.evaluate.measure import Measured
     from firstlight.evaluate.search import Budget, DesignPlan, Found
 
-FULL_TOLERANCE_FRAC = 0.01
+FULL_TOLERANCE_FRAC = 0.02
 FULL_STEP_FRAC = 0.02
 """How far the whole time may differ from the sample of it that was searched first."""
 
@@ -31,50 +30,45 @@ class Solved:
     Attributes:
         plan: What was asked for.
         found: Its best cell; None when nothing meets the service level.
-        run: That cell at its capacity over the whole time.
-        measured: What the run took.
+        measured: That cell at its load over the whole time.
         reason: Why there is none.
     """
 
     plan: DesignPlan
     found: Found | None
-    run: Run | None
     measured: Measured | None
     reason: str | None
 
     @property
     def goodput(self) -> float:
         """Requests a second of the fleet that meet the service level."""
-        if self.found is None or self.run is None:
+        if self.found is None or self.measured is None:
             return 0.0
-        return self.run.rate_request_per_s * self.run.attainment_frac * self.found.cells
+        met = self.measured.rate_request_per_s * self.measured.attainment_frac
+        return met * self.found.cells
 
 
 def solve(
     plan: DesignPlan,
+    found: Found,
     *,
     full: Traffic,
-    coarse: Traffic,
     slo: Slo,
     budget: Budget,
     rate_request_per_s: float | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Solved:
-    """Return a design at its capacity, or at a given load, over the whole time.
+    """Return a found cell at its capacity, or at a given load, over the whole time.
 
     Args:
         plan: The design.
-        full: The whole traffic.
-        coarse: A sample of it, for the search.
+        found: Its best cell, from a sample of the time.
+        full: The whole time.
         slo: The service level.
         budget: What the fleet may take.
         rate_request_per_s: Load of the fleet; None finds the capacity.
         cancelled: Asked a few times a second.
     """
-    try:
-        found = search.best_cell(plan, traffic=coarse, slo=slo, budget=budget, cancelled=cancelled)
-    except (InfeasibleError, ModelError) as error:
-        return Solved(plan=plan, found=None, run=None, measured=None, reason=str(error))
     if rate_request_per_s is not None:
         rate = min(rate_request_per_s / found.cells, full.most_request_per_s)
         return at(
@@ -90,10 +84,25 @@ def solve(
         cancelled=cancelled,
     )
     if run is None:
-        why = "a sample of the traffic meets the service level, the whole of it never"
-        return Solved(plan=plan, found=None, run=None, measured=None, reason=why)
+        return refused(plan, "a sample of the time meets the service level, the whole of it never")
     measured = measure(run, found.cell, site=budget.site)
-    return Solved(plan=plan, found=found, run=run, measured=measured, reason=None)
+    return Solved(plan=plan, found=found, measured=measured, reason=None)
+
+
+def refused(plan: DesignPlan, reason: str) -> Solved:
+    """Return a design that nothing can be said of but why."""
+    return Solved(plan=plan, found=None, measured=None, reason=reason)
+
+
+def together(found: Found) -> Found:
+    """Return all cells of a fleet as one cell."""
+    groups = tuple(replace(group, count=group.count * found.cells) for group in found.cell.groups)
+    return replace(
+        found,
+        cell=replace(found.cell, groups=groups),
+        cells=1,
+        rate_request_per_s=found.rate_request_per_s * found.cells,
+    )
 
 
 def at(
@@ -111,13 +120,13 @@ def at(
         found.cell.fleet, full, rate_request_per_s=cell_rate, slo=slo, cancelled=cancelled
     )
     measured = measure(run, found.cell, site=budget.site)
-    return Solved(plan=plan, found=found, run=run, measured=measured, reason=None)
+    return Solved(plan=plan, found=found, measured=measured, reason=None)
 
 
 def record(solved: Solved, *, budget: Budget) -> Design:
     """Return the record of a solved design; what needs other designs is filled in by `compare`."""
-    found, run, measured = solved.found, solved.run, solved.measured
-    if found is None or run is None or measured is None or not measured.completed:
+    found, measured = solved.found, solved.measured
+    if found is None or measured is None or not measured.completed:
         return _empty(solved)
     site, cell, cells = budget.site, found.cell, found.cells
     done = measured.completed
@@ -146,7 +155,7 @@ def record(solved: Solved, *, budget: Budget) -> Design:
         tpot_s=measured.tpot_s,
         itl_s=measured.itl_s,
         e2e_s=measured.e2e_s,
-        attainment_frac=run.attainment_frac,
+        attainment_frac=measured.attainment_frac,
         energy_j_per_request=parts.total,
         energy_j_per_request_by_part=parts,
         energy_j_per_tok_input=measured.energy_j.prefill / input_tok,
@@ -160,6 +169,7 @@ def record(solved: Solved, *, budget: Budget) -> Design:
         gpu_equivalents_freed=None,
         utilization=measured.utilization,
         binding=None,
+        bursts=None,
         scopes=_scopes(measured),
         cell=CellInfo(
             servers={f"{group.role}:{group.server.id}": group.count for group in cell.groups},
@@ -232,7 +242,7 @@ def _empty(solved: Solved) -> Design:
             "energy_j_per_request_by_part", "energy_j_per_tok_input", "energy_j_per_tok_output",
             "cost_usd_per_mtok_input", "cost_usd_per_mtok_input_uncached",
             "cost_usd_per_mtok_output", "cost_usd_per_mtok_blended", "cost_usd_per_request",
-            "carbon_g_per_request", "gpu_equivalents_freed", "binding", "cell", "band", "accuracy",
+            "carbon_g_per_request", "gpu_equivalents_freed", "binding", "bursts", "cell", "band", "accuracy",
             "retrofit",
         )
     )  # fmt: skip

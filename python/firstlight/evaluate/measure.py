@@ -63,6 +63,9 @@ class Measured:
     """One cell in its window.
 
     Attributes:
+        rate_request_per_s: Load offered to the cell [request/s].
+        attainment_frac: Share of its arrivals that met the service level.
+        rejected: Requests longer than a replica's KV memory.
         window_s: Length of the window [s].
         completed: Requests that ended in it.
         parts_j: Energy in the window by part [J].
@@ -79,6 +82,9 @@ class Measured:
         e2e_s: Arrival to last token.
     """
 
+    rate_request_per_s: float
+    attainment_frac: float
+    rejected: int
     window_s: float
     completed: int
     parts_j: Parts
@@ -121,7 +127,7 @@ def measure(run: Run, cell: Cell, *, site: Site) -> Measured:
         _pool(group, counters, window_s=window_s, cell=cell, site=site)
         for group, counters in zip(cell.groups, outcome.window, strict=True)
     ]
-    parts = {name: 0.0 for name in Parts.__struct_fields__}
+    parts = dict.fromkeys(Parts.__struct_fields__, 0.0)
     for pool in pools:
         for name, energy_j in pool.parts.items():
             parts[name] += energy_j
@@ -134,6 +140,9 @@ def measure(run: Run, cell: Cell, *, site: Site) -> Measured:
     counted = run.counted
     done = (outcome.last_ps >= start) & (outcome.last_ps < end)
     return Measured(
+        rate_request_per_s=run.rate_request_per_s,
+        attainment_frac=run.attainment_frac,
+        rejected=int((outcome.state == schedule.STATES.index("rejected")).sum()),
         window_s=window_s,
         completed=int(done.sum()),
         parts_j=Parts(**parts),
@@ -195,17 +204,19 @@ def _idle_share(group: Group) -> float:
     return {"prefill": 1.0, "decode": 0.0, "mixed": 0.5}[group.role]
 
 
-def _cost(
-    cell: Cell, pools: list[_Pool], energy: Booked, *, window_s: float, site: Site
-) -> Booked:
+def _cost(cell: Cell, pools: list[_Pool], energy: Booked, *, window_s: float, site: Site) -> Booked:
     prefill = cost.energy_usd(energy.prefill, rates=site.rates)
     decode = cost.energy_usd(energy.decode, rates=site.rates)
     for group, pool in zip(cell.groups, pools, strict=True):
         server = group.server
-        standing = group.count * window_s * cost.standing_usd_per_s(
-            0.0 if server.id in site.sunk else server.price_usd,
-            site.provisioned_w(server.peak_w) / site.pue,
-            rates=site.rates,
+        standing = (
+            group.count
+            * window_s
+            * cost.standing_usd_per_s(
+                0.0 if server.id in site.sunk else server.price_usd,
+                site.provisioned_w(server.peak_w) / site.pue,
+                rates=site.rates,
+            )
         )
         prefill += standing * pool.prefill_share
         decode += standing * (1.0 - pool.prefill_share)

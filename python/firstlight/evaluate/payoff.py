@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from firstlight import cost
 from firstlight.evaluate import breakeven
-from firstlight.evaluate.answer import BreakEven, Design
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from firstlight.evaluate.answer import BreakEven, Design
     from firstlight.evaluate.capacity import Traffic
     from firstlight.evaluate.design import Solved
     from firstlight.evaluate.question import Question
     from firstlight.evaluate.search import Found
-    from firstlight.scenario import Design as DesignSpec
+    from firstlight.evaluate.servers import Server
 
 FIELDS = (("t_reload_s", "s", 1e-7, 1.67e-2, False), ("f_cycle_hz", "Hz", 1e7, 2e10, True))
 """Undisclosed engine inputs: name, unit, range of search (to a 60 Hz display), more is better."""
@@ -24,7 +24,6 @@ FIELDS = (("t_reload_s", "s", 1e-7, 1.67e-2, False), ("f_cycle_hz", "Hz", 1e7, 2
 def break_evens(
     asked: Question,
     *,
-    spec: DesignSpec,
     mine: dict[str, Solved],
     records: dict[str, Design],
     names: tuple[str, str, str],
@@ -35,7 +34,6 @@ def break_evens(
 
     Args:
         asked: The question.
-        spec: The optical design.
         mine: All designs, solved.
         records: Their records.
         names: Colocated, disaggregated and optical design.
@@ -44,9 +42,7 @@ def break_evens(
     """
     colocated, split, light = names
     rivals = [
-        _w_s(asked, found)
-        for name in (colocated, split)
-        if (found := mine[name].found) is not None
+        _w_s(asked, found) for name in (colocated, split) if (found := mine[name].found) is not None
     ]
     decode = mine[light].found or mine[split].found
     if not rivals or decode is None or "decode" not in decode.alone:
@@ -62,9 +58,7 @@ def break_evens(
             today=float(getattr(prefill.server.engine, field)),
             low=low,
             high=high,
-            server_at=lambda value, field=field: asked.server(
-                prefill.server.id, beside=beside, overrides={field: value}
-            ),
+            server_at=_server_at(asked, prefill.server.id, beside, field),
             rising=rising,
             serving=serving,
             decode_w_s=asked.budget.charge_w(group.server) / decode.alone["decode"],
@@ -80,6 +74,17 @@ def break_evens(
     return (*solved, *([money] if money else []))
 
 
+def _server_at(
+    asked: Question, server_id: str, beside: str, field: str
+) -> Callable[[float], Server]:
+    """Return the optical server as a function of one engine field."""
+
+    def server(value: float) -> Server:
+        return asked.server(server_id, beside=beside, overrides={field: value})
+
+    return server
+
+
 def _w_s(asked: Question, found: Found) -> float:
     """Return the facility watts a design needs for one request a second, pools apart."""
     return sum(
@@ -91,11 +96,7 @@ def _price(
     asked: Question, light: Solved, *, records: dict[str, Design], names: tuple[str, str, str]
 ) -> BreakEven | None:
     mine = records[names[2]]
-    rivals = [
-        usd
-        for name in names[:2]
-        if (usd := records[name].cost_usd_per_request) is not None
-    ]
+    rivals = [usd for name in names[:2] if (usd := records[name].cost_usd_per_request) is not None]
     if light.found is None or light.measured is None or mine.cost_usd_per_request is None:
         return None
     if not rivals:
@@ -117,5 +118,3 @@ def _price(
         equipment_usd=equipment * light.measured.window_s / light.measured.completed,
         rival_usd=min(rivals),
     )
-
-

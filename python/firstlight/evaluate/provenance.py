@@ -50,9 +50,7 @@ def provenance(
         records: Their records.
     """
     inputs = list(_inputs(asked, solved))
-    by_design = {
-        name: weakest(*(_statuses(one, inputs))) for name, one in solved.items()
-    }
+    by_design = {name: weakest(*(_statuses(one, inputs))) for name, one in solved.items()}
     results = [
         Provenance(
             path=f"designs.{name}.{field}",

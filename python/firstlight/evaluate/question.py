@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from firstlight import catalog, cost, models, workload
-from firstlight.errors import ScenarioError
+from firstlight.errors import ModelError, ScenarioError
 from firstlight.evaluate import servers
 from firstlight.evaluate.capacity import Slo, Traffic
 from firstlight.evaluate.cell import Serving, fitting_tp, group
@@ -20,9 +23,11 @@ if TYPE_CHECKING:
 
 STACK = "vllm-2025"
 LINK = "ib-ndr"
-FOLD_PERIOD_S = 480.0
-FOLD_KEEP_S = 60.0
+FOLD = workload.Fold(period_s=480.0, keep_s=60.0)
+"""The sample searches run on: an eighth of the time, in pieces longer than most answers take."""
 MOST_COPIES = 1024
+MOST_REQUESTS = 12_000_000
+"""Most requests held at once: about 600 MB."""
 ENGINE_FIELDS = frozenset(field.name for field in fields(EngineSpec))
 
 
@@ -95,11 +100,6 @@ class Question:
             weights: Another number format for the weights on silicon.
             overrides: Engine fields on top of the scenario's.
         """
-        if design.policy.disaggregate == "conditional":
-            raise ScenarioError(
-                f"design {design.name!r}: disaggregate = 'conditional' cannot be simulated yet; "
-                "allowed: 'never', 'always'"
-            )
         serving = self.serving(design, weights=weights)
         chunk = design.policy.chunk_tok
         pools = tuple(
@@ -117,7 +117,12 @@ class Question:
             )
             for pool in design.pools
         )
-        return DesignPlan(name=design.name, pools=pools, serving=serving)
+        return DesignPlan(
+            name=design.name,
+            pools=pools,
+            serving=serving,
+            disaggregate="conditional" if design.policy.disaggregate == "conditional" else "always",
+        )
 
     def server(
         self, server_id: str, *, beside: str, overrides: dict[str, float] | None = None
@@ -142,42 +147,109 @@ class Question:
                 return pool.server
         raise ScenarioError(f"design {design.name!r} has no GPU server to decode on")
 
-    def traffic(self, plans: list[DesignPlan]) -> Traffic:
-        """Return traffic heavy enough for every plan's largest cell.
+    def sample(self, plans: list[DesignPlan], *, beside: list[DesignPlan] | None = None) -> Traffic:
+        """Return a sample of the time, heavy enough to search every plan's largest cell.
 
         Args:
-            plans: The designs that will be searched.
+            plans: The designs that will be searched; the model must fit one of them.
+            beside: Further designs, which the model need not fit.
+
+        Raises:
+            ModelError: The model fits none of the plans.
         """
-        scenario, work = self.scenario, self.scenario.workload
-        trace = load_trace(scenario)
-        scaled = workload.scale_lengths(
-            trace,
+        trace = self.trace
+        light = self._superposed(copies=1, most=trace.request_per_s, warm_up_frac=0.0)
+        _heaviest(plans, light, self.budget)
+        most, fleet = _heaviest([*plans, *(beside or [])], light, self.budget)
+        # A power of two, so that neighbouring scenarios draw the same requests.
+        needed = max(fleet, most) / trace.request_per_s
+        copies = min(2 ** math.ceil(math.log2(max(needed, 1.0))), MOST_COPIES)
+        return self._superposed(
+            copies=copies,
+            most=min(most, copies * trace.request_per_s),
+            warm_up_frac=self.number("warm_up_frac"),
+            fold=FOLD,
+        )
+
+    def whole(self, sample: Traffic, *, most: float) -> Traffic:
+        """Return the whole time of which a sample was taken.
+
+        Args:
+            sample: The sample.
+            most: Highest load that will be asked for [request/s].
+
+        Raises:
+            ScenarioError: More requests would be held than fit.
+        """
+        requests = most * self.trace.duration_s
+        if requests > MOST_REQUESTS:
+            raise ScenarioError(
+                f"{requests:,.0f} requests would be simulated; at most {MOST_REQUESTS:,}: lower "
+                "power_w, or simulate one cell"
+            )
+        return self._superposed(
+            copies=self._copies(sample),
+            most=min(most, sample.full_request_per_s),
+            warm_up_frac=sample.warm_up_frac,
+        )
+
+    def correlated(self, sample: Traffic, *, most: float, correlation_s: float) -> Traffic:
+        """Return a sample of the same traffic with copies that are shifted otherwise.
+
+        Args:
+            sample: The traffic.
+            most: Highest load that will be asked for [request/s].
+            correlation_s: Bound of the shifts; 0 leaves all bursts together [s].
+        """
+        return self._superposed(
+            copies=self._copies(sample),
+            most=min(most, sample.full_request_per_s),
+            warm_up_frac=sample.warm_up_frac,
+            correlation_s=correlation_s,
+            fold=FOLD,
+        )
+
+    def _copies(self, sample: Traffic) -> int:
+        return round(sample.full_request_per_s / self.trace.request_per_s)
+
+    @cached_property
+    def trace(self) -> workload.Trace:
+        """The trace with its lengths scaled and clipped to the model's context."""
+        work = self.scenario.workload
+        return workload.scale_lengths(
+            load_trace(self.scenario),
             context_tok=work.context_tok,
             output_tok=work.output_tok,
             max_context_tok=self.shape.max_context_tok,
-        )
-        probe = workload.superpose(
-            scaled.trace,
-            copies=1,
-            seed=scenario.seed,
-            max_request_per_s=scaled.trace.request_per_s,
-            cached_frac=work.cached_frac,
-        )
-        light = Traffic.of(probe, warm_up_frac=0.0)
-        most = max(_most_rate(plan, light, self.budget) for plan in plans)
-        fleet = max(_fleet_rate(plan, light, self.budget) for plan in plans)
-        base = scaled.trace.request_per_s
-        copies = min(max(math.ceil(fleet / base), math.ceil(most / base), 1), MOST_COPIES)
-        most = min(most, copies * base)
+        ).trace
+
+    def _superposed(
+        self,
+        *,
+        copies: int,
+        most: float,
+        warm_up_frac: float,
+        correlation_s: float | None = None,
+        fold: workload.Fold | None = None,
+    ) -> Traffic:
+        work = self.scenario.workload
         superposed = workload.superpose(
-            scaled.trace,
+            self.trace,
             copies=copies,
-            seed=scenario.seed,
+            seed=self.scenario.seed,
             max_request_per_s=most,
-            correlation_s=work.correlation_s,
+            correlation_s=work.correlation_s if correlation_s is None else correlation_s,
             cached_frac=work.cached_frac,
+            fold=fold,
         )
-        return Traffic.of(superposed, warm_up_frac=self.number("warm_up_frac"))
+        traffic = Traffic.of(superposed, trace=self.trace, warm_up_frac=warm_up_frac)
+        if not work.shared_prefix_tok:
+            return traffic
+        every = traffic.requests
+        # What all requests share is present wherever they go.
+        shared = np.minimum(every.isl_tok - 1, np.uint32(work.shared_prefix_tok))
+        cached = np.maximum(every.cached_tok, shared)
+        return replace(traffic, requests=replace(every, cached_tok=cached))
 
 
 def number(scenario: Scenario, name: str) -> float:
@@ -187,7 +259,7 @@ def number(scenario: Scenario, name: str) -> float:
         ScenarioError: It is a word.
     """
     value = scenario.assumption(name).value
-    if isinstance(value, str | bool):
+    if isinstance(value, str | bool | tuple):
         raise ScenarioError(f"assumptions.{name}: {value!r} is not a number")
     return float(value)
 
@@ -231,6 +303,16 @@ def resolve(scenario: Scenario) -> Question:
         site=site,
         max_cell_servers=int(number(scenario, "max_cell_servers_count")),
     )
+    standing_w = sum(
+        budget.charge_w(servers.load(name, overrides={}, usd_per_peak_w=1.0)) * count
+        for name, count in installed.items()
+    )
+    if standing_w > budget.power_w:
+        raise ScenarioError(
+            f"facility.installed takes {standing_w:,.0f} W of power_w = {budget.power_w:,.0f}; "
+            "allowed: servers that fit the budget"
+        )
+    budget = replace(budget, standing_w=standing_w)
     model = scenario.model
     return Question(
         scenario=scenario,
@@ -243,7 +325,11 @@ def resolve(scenario: Scenario) -> Question:
         overrides={
             name: number(scenario, name) for name in scenario.assumptions if name in ENGINE_FIELDS
         },
-        price_ratio=number(scenario, "optical_price_ratio"),
+        price_ratio=number(
+            scenario,
+            # The same input, under the name of the servers' own fact.
+            "price_ratio" if "price_ratio" in scenario.assumptions else "optical_price_ratio",
+        ),
     )
 
 
@@ -270,23 +356,40 @@ def _alone_bounds(plan: DesignPlan, light: Traffic) -> list[float]:
     return bounds
 
 
-def _most_rate(plan: DesignPlan, light: Traffic, budget: Budget) -> float:
-    """Return a load that no cell of the plan exceeds."""
-    bounds = _alone_bounds(plan, light)
+def _heaviest(plans: list[DesignPlan], light: Traffic, budget: Budget) -> tuple[float, float]:
+    """Return loads that no cell and no fleet of the plans exceed; plans that do not fit are left out.
+
+    Raises:
+        ModelError: The model fits none of them.
+    """
+    rates, refusal = [], None
+    for plan in plans:
+        try:
+            bounds = _alone_bounds(plan, light)
+        except ModelError as error:
+            refusal = refusal or error
+        else:
+            rates.append((_most_rate(bounds, budget), _fleet_rate(plan, bounds, budget)))
+    if not rates:
+        raise refusal or ModelError("no design to simulate")
+    return max(most for most, _ in rates), max(fleet for _, fleet in rates)
+
+
+def _most_rate(bounds: list[float], budget: Budget) -> float:
+    """Return a load that no cell exceeds, from what one server of each pool carries at most."""
     if len(bounds) == 1:
         return bounds[0]
     # A cell carries what the scarcer pool does; the best split of its servers bounds that.
     servers_in_cell = budget.max_cell_servers
     return max(
-        max(min(n * bounds[0], (servers_in_cell - n) * bounds[1]) for n in range(1, servers_in_cell)),
+        *(min(n * bounds[0], (servers_in_cell - n) * bounds[1]) for n in range(1, servers_in_cell)),
         *bounds,
     )
 
 
-def _fleet_rate(plan: DesignPlan, light: Traffic, budget: Budget) -> float:
+def _fleet_rate(plan: DesignPlan, bounds: list[float], budget: Budget) -> float:
     """Return a load that no fleet of the plan within the budget exceeds."""
     watts = sum(
-        budget.charge_w(pool.server) / rate
-        for pool, rate in zip(plan.pools, _alone_bounds(plan, light), strict=True)
+        budget.charge_w(pool.server) / rate for pool, rate in zip(plan.pools, bounds, strict=True)
     )
     return budget.power_w / watts

@@ -15,7 +15,7 @@ import numpy as np
 
 from firstlight.errors import InfeasibleError, ScenarioError
 from firstlight.evaluate import capacity
-from firstlight.evaluate.cell import Cell, Group, Role, Serving, fitting_tp, group
+from firstlight.evaluate.cell import Cell, Group, Role, Serving, fitting_tp, group, room_tok
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,6 +30,9 @@ CHUNK_DECODE_TOK = 2048
 PS_PER_S = 1e12
 SCREEN_TOLERANCE_FRAC = 0.03
 COARSE_TOLERANCE_FRAC = 0.015
+MOST_CELLS = 1 << 30
+SMALLER_FRAC = 0.002
+"""What a cell must carry more for each further server in it; small cells are simulated sooner."""
 SIMULATED_CELLS = 2
 """Cells of a design that are simulated whole after the screening."""
 DECODE_WAIT_STEPS = 10
@@ -64,6 +67,7 @@ class DesignPlan:
     name: str
     pools: tuple[PoolPlan, ...]
     serving: Serving
+    disaggregate: Literal["always", "conditional"] = "always"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +81,7 @@ class Budget:
         limits: Most servers of an id there are, for a retrofit.
         site: Overheads that count against it.
         max_cell_servers: Largest cell.
+        standing_w: What the servers under `limits` take already, at the boundary [W].
     """
 
     power_w: float
@@ -85,6 +90,7 @@ class Budget:
     limits: dict[str, int]
     site: Site
     max_cell_servers: int
+    standing_w: float = 0.0
 
     def charge_w(self, server: Server) -> float:
         """Return what one server takes of the budget, at the budget's boundary [W]."""
@@ -97,7 +103,11 @@ class Budget:
 
     def cells(self, servers: tuple[tuple[Server, int], ...]) -> int:
         """Return how many cells of these servers fit."""
-        fit = int(self.power_w / sum(self.charge_w(server) * n for server, n in servers) + 1e-9)
+        added_w = sum(
+            self.charge_w(server) * n for server, n in servers if server.id not in self.limits
+        )
+        free_w = self.power_w - self.standing_w
+        fit = int(free_w / added_w + 1e-9) if added_w else MOST_CELLS
         counts: dict[str, int] = {}
         for server, n in servers:
             counts[server.id] = counts.get(server.id, 0) + n
@@ -179,7 +189,8 @@ def best_cell(
         for pool in plan.pools
     ]
     candidates = sorted(
-        _candidates(plan, screened, budget), key=lambda candidate: -candidate[0]
+        _candidates(plan, screened, budget),
+        key=lambda candidate: -candidate[0] * (1.0 - SMALLER_FRAC * sum(candidate[1])),
     )
     if not candidates:
         raise ScenarioError(
@@ -192,7 +203,7 @@ def best_cell(
             replace(option.group, count=count)
             for option, count in zip(screened, counts, strict=True)
         )
-        cell = Cell(groups=groups, serving=plan.serving)
+        cell = Cell(groups=groups, serving=plan.serving, disaggregate=plan.disaggregate)
         cells = budget.cells(tuple((g.server, g.count) for g in groups))
         held = capacity.search(
             cell.fleet,
@@ -205,7 +216,7 @@ def best_cell(
         )
         rate = held.rate_request_per_s if held else 0.0
         if rate > 0 and (best is None or rate * cells > best.rate_request_per_s * best.cells):
-            alone = {option.group.role: option.rate for option in screened}
+            alone: dict[str, float] = {option.group.role: option.rate for option in screened}
             best = Found(cell=cell, cells=cells, rate_request_per_s=rate, alone=alone)
     if best is None:
         raise InfeasibleError(
@@ -219,19 +230,17 @@ def _candidates(
     plan: DesignPlan, screened: list[_Screened], budget: Budget
 ) -> Iterator[tuple[float, tuple[int, ...]]]:
     """Yield (fleet rate if pools simply add up, servers of each pool in a cell)."""
-    for counts in _ratios(plan, budget):
+    for counts in ratios(plan, budget):
         servers = tuple(
             (pool.server, count) for pool, count in zip(plan.pools, counts, strict=True)
         )
         cells = budget.cells(servers)
         if cells:
-            rate = min(
-                option.rate * count for option, count in zip(screened, counts, strict=True)
-            )
+            rate = min(option.rate * count for option, count in zip(screened, counts, strict=True))
             yield cells * rate, counts
 
 
-def _ratios(plan: DesignPlan, budget: Budget) -> Iterator[tuple[int, ...]]:
+def ratios(plan: DesignPlan, budget: Budget) -> Iterator[tuple[int, ...]]:
     """Yield the server counts of each possible cell."""
     pools = plan.pools
     if len(pools) == 1:
@@ -283,7 +292,8 @@ def _screen(
 ) -> _Screened:
     """Find the best tensor parallelism and chunk of a pool alone."""
     best: _Screened | None = None
-    for option in _options(pool, serving):
+    kept = traffic.longest_prompt_tok if pool.role == "prefill" else traffic.longest_tok
+    for option in _options(pool, serving, longest_tok=kept):
         made = group(
             pool.server, role=pool.role, tp=option[0], chunk_tok=option[1], serving=serving
         )
@@ -308,7 +318,7 @@ def _screen(
     return best
 
 
-def _options(pool: PoolPlan, serving: Serving) -> list[tuple[int, int]]:
+def _options(pool: PoolPlan, serving: Serving, *, longest_tok: int = 0) -> list[tuple[int, int]]:
     """Return (tensor parallelism, chunk) to try."""
     if pool.server.engine is not None:
         return [(1, pool.chunk_tok or 0)]
@@ -318,6 +328,9 @@ def _options(pool: PoolPlan, serving: Serving) -> list[tuple[int, int]]:
             # The message of the group itself says what is missing.
             group(pool.server, role=pool.role, tp=pool.tp, chunk_tok=2048, serving=serving)
         degrees = (pool.tp,)
+    # A replica that could never hold the longest request would refuse it.
+    roomy = [tp for tp in degrees if room_tok(pool.server, tp=tp, serving=serving) >= longest_tok]
+    degrees = tuple(roomy) or degrees[-1:]
     chunks = {
         "mixed": CHUNKS_MIXED_TOK[:1],
         "prefill": CHUNKS_PREFILL_TOK,
@@ -349,7 +362,7 @@ def alone(
     """
     by_itself = replace(made, role="mixed", count=1)
     fleet = Cell(groups=(by_itself,), serving=serving).fleet
-    phase = {"mixed": None, "prefill": "prefill", "decode": "decode"}[made.role]
+    phase = None if made.role == "mixed" else made.role
     if phase == "prefill":
         slo = replace(slo, tpot_s=1e6)
     if phase == "decode":

@@ -8,7 +8,6 @@ from firstlight.units import format_si
 
 if TYPE_CHECKING:
     from firstlight.evaluate.answer import BreakEven, Design, Ratio
-    from firstlight.evaluate.capacity import Slo
 
 
 def answer(
@@ -17,7 +16,6 @@ def answer(
     turning: tuple[BreakEven, ...],
     *,
     optical: str | None,
-    slo: Slo,
 ) -> str:
     """Return the answer in a few sentences.
 
@@ -26,14 +24,13 @@ def answer(
         ratios: Optical over GPU designs on each silicon.
         turning: Break-evens.
         optical: Name of the optical design, if there is one.
-        slo: The service level.
     """
     if optical is None:
         return _best_of(records)
     mine = records[optical]
     if not mine.feasible:
         return f"Optical prefill does not work here: {mine.reason}."
-    parts = [_gain_sentence(mine, ratios, slo)]
+    parts = [_gain_sentence(mine, ratios)]
     if turning:
         parts.append("Undisclosed inputs decide this: " + "; ".join(map(_turn, turning)) + ".")
     return " ".join(parts)
@@ -48,7 +45,7 @@ def _best_of(records: dict[str, Design]) -> str:
     return f"{best.name} carries the most: {best.goodput_request_per_s:,.0f} requests/s."
 
 
-def _gain_sentence(mine: Design, ratios: tuple[Ratio, ...], slo: Slo) -> str:
+def _gain_sentence(mine: Design, ratios: tuple[Ratio, ...]) -> str:
     gains = [
         f"{min(ratio.goodput_per_w.values()):.2g}× the goodput per watt of the better GPU design "
         f"on {ratio.silicon}"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from firstlight import catalog, optics
-from firstlight.catalog import Fact
 from firstlight.errors import ScenarioError
+
+if TYPE_CHECKING:
+    from firstlight.catalog import Fact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

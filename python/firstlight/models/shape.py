@@ -126,7 +126,13 @@ class ModelShape:
     def _check_numbers(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in {"id", "tie_embeddings"}:
+            if field.name == "id":
+                continue
+            if field.name == "tie_embeddings":
+                if not isinstance(value, bool):
+                    raise ModelError(
+                        f"model {self.id!r}: tie_embeddings must be true or false, not {value!r}"
+                    )
                 continue
             if isinstance(value, bool) or not isinstance(value, int):
                 raise ModelError(

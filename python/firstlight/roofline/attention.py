@@ -1,6 +1,7 @@
 """Attention of one device, reduced to the two laws the scheduler uses.
 
-Prefill: a floor and a time for each query-key pair that depends on the chunk's length. Decode: affine in the
+Prefill: a floor, a causal edge for each token and a time for each query-key pair that depends on
+the chunk's length. Decode: affine in the
 sum of the contexts, with a floor and a slope for each number of sequences.
 """
 
@@ -26,17 +27,15 @@ if TYPE_CHECKING:
 
 FIT_FROM_TOK, FIT_TO_TOK = 256.0, 32768.0
 """Contexts [tok] over which the affine law of decode attention is fitted."""
-_TILE_TOK = 128
+TILE_TOK = 128
 """Query rows an attention kernel works on at once: a shorter chunk costs as much as one tile."""
-_DIAGONAL_TOK = 640.0
+EDGE_TOK, CARD_EDGE_TOK = 640.0, 480.0
 """What the causal edge costs beyond its pairs [tok]: a chunk's own q (q + 1) / 2 pairs take as long
-as q (q + 640) / 2 pairs behind it.
+as q (q + 640) / 2 pairs behind it. Datacenter devices, workstation cards.
 
-Source: chunks of 512 to 2,048 tokens with and without resident tokens: RTX PRO 6000
-(LLMServingSim @5daddb21) 430 to 540, A800 560 and H800 500 to 880 (NetX-lab/Frontier @a4b22df8).
+Source: chunks of 512 to 2,048 tokens with and without resident tokens: A800 560 and H800 500 to
+880 (NetX-lab/Frontier @a4b22df8), RTX PRO 6000 430 to 540 (LLMServingSim @5daddb21).
 """
-_BEHIND_TOK = (0.0, 1024.0, 2048.0, 4096.0, 8192.0)
-"""Resident tokens over which one rate of a pair must serve a chunk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -45,6 +44,8 @@ class Attention:
 
     Attributes:
         prefill_floor_s: Floor of a chunk [s].
+        edge_s: Time of the causal edge for each token of a chunk [s].
+        edge_j: Energy above idle beside `edge_s` [J].
         pair_s: Time of a query-key pair by chunk length 0…max_tok [s].
         pair_j: Energy above idle beside `pair_s` [J].
         decode_floor_s: Floor of a decode batch by sequences 0…max_seqs [s].
@@ -56,6 +57,8 @@ class Attention:
     """
 
     prefill_floor_s: float
+    edge_s: float
+    edge_j: float
     pair_s: F64
     pair_j: F64
     decode_floor_s: F64
@@ -100,7 +103,8 @@ def attention(
         latent = shape.mla_kv_lora_rank + shape.mla_qk_rope_dim
         flop = 2.0 * part.heads * (latent + shape.mla_kv_lora_rank)
         then = _Kernel(heads=flop / (2.0 * latent), kv_heads=1.0, head_dim=latent / 2)
-    floor, pair = _prefill(device, prefill, first, kv_bits=kv_bits, max_tok=max_tok)
+    law = _prefill(device, prefill, first, kv_bits=kv_bits)
+    pair = np.concatenate([[0.0], law.pair_s(np.arange(1, max_tok + 1, dtype=np.float64))])
     decode_floor, decode_ctx = _decode(device, decode, then, kv_bits=kv_bits, max_seqs=max_seqs)
     peak = device.peaks["dense_bf16_flop_per_s"]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -110,10 +114,13 @@ def attention(
     prefill_w = power_curve(device, "prefill_attention", form)
     decode_w = power_curve(device, "decode_attention", form)
     zero = 0.0 * decode_floor
+    pair_j = pair * prefill_w.above_idle_w(pair_use, 0.0 * pair_use)
     return Attention(
-        prefill_floor_s=floor,
+        prefill_floor_s=law.floor_s,
+        edge_s=law.edge_s,
+        edge_j=law.edge_s * float(pair_j[-1] / pair[-1]),
         pair_s=pair,
-        pair_j=pair * prefill_w.above_idle_w(pair_use, 0.0 * pair_use),
+        pair_j=pair_j,
         decode_floor_s=decode_floor,
         decode_ctx_s=decode_ctx,
         decode_floor_j=decode_floor * decode_w.above_idle_w(zero, zero),
@@ -137,19 +144,72 @@ def _peaks(table: Table, device: Device) -> tuple[float, float]:
     return device.peaks["dense_bf16_flop_per_s"], device.mem_bytes_per_s
 
 
-def _prefill(
-    device: Device, table: Table, kernel: _Kernel, *, kv_bits: int, max_tok: int
-) -> tuple[float, F64]:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PrefillLaw:
+    """Time of a chunk of q tokens behind kv: floor + edge · q + pair(q) · (q · kv + q (q + 1) / 2).
+
+    Attributes:
+        floor_s: Floor of a chunk [s].
+        edge_s: Time of the causal edge for each token [s].
+        lengths: Chunk lengths at which the pair's time is known [tok], ascending.
+        rates: Time of a pair at those lengths [s].
+    """
+
+    floor_s: float
+    edge_s: float
+    lengths: F64
+    rates: F64
+
+    def pair_s(self, q: F64) -> F64:
+        """Return the time of a pair in chunks of `q` tokens [s]."""
+        known = np.log(self.rates)
+        whole = np.exp(interpolate_log(np.maximum(q, TILE_TOK), self.lengths, known))
+        return whole * np.maximum(1.0, TILE_TOK / q)
+
+
+def prefill_law(lengths: F64, behind: F64, time_s: F64, *, edge_tok: float) -> PrefillLaw:
+    """Return the law that best explains measured chunks.
+
+    Args:
+        lengths: Chunk lengths q [tok], ascending.
+        behind: Resident tokens kv [tok].
+        time_s: Measured times, (lengths, behind) [s].
+        edge_tok: Extent of the causal edge [tok].
+    """
+    floor = float(time_s.min())
+    usable = lengths >= TILE_TOK
+    chunk, times = lengths[usable][:, None], time_s[usable]
+    rate = _pair_rate(times - floor, chunk * behind + chunk * (chunk + edge_tok) / 2, times)
+    edge = float(rate[-1]) * (edge_tok - 1) / 2
+    if len(behind) > 1:
+        # Resident tokens were measured: the pairs take what the edge leaves.
+        rate = _pair_rate(
+            times - floor - edge * chunk, chunk * behind + chunk * (chunk + 1) / 2, times
+        )
+    # Short chunks are mostly floor, so their rate is noise: it is never below a longer chunk's.
+    rate = np.maximum.accumulate(np.maximum(rate, _LEAST_PAIR_S)[::-1])[::-1]
+    return PrefillLaw(floor_s=floor, edge_s=edge, lengths=lengths[usable], rates=rate)
+
+
+def _pair_rate(spent_s: F64, pairs: F64, time_s: F64) -> F64:
+    """Return the time of a pair that best explains each chunk length, least relative squares."""
+    weight = pairs / time_s**2
+    return np.asarray((spent_s * weight).sum(axis=1) / (pairs * weight).sum(axis=1))
+
+
+_LEAST_PAIR_S = 1e-18
+
+
+def _prefill(device: Device, table: Table, kernel: _Kernel, *, kv_bits: int) -> PrefillLaw:
     surface = table.grid.at(kernel.heads, kernel.kv_heads)
     flop_per_s, bytes_per_s = _peaks(table, device)
     measured_behind = isinstance(table.grid, Scatter)
     lengths = surface.axes[0] if measured_behind else surface.axes[1]
     behind = surface.axes[1] if measured_behind else np.zeros(1)
-    chunk = lengths[:, None]
     residual = surface.residual if measured_behind else surface.residual[0][:, None]
     time_s = np.exp(residual) * ideal.prefill_attention_s(
         1.0,
-        chunk,
+        lengths[:, None],
         behind,
         kernel.heads,
         kernel.kv_heads,
@@ -158,24 +218,8 @@ def _prefill(
         bytes_per_s=bytes_per_s,
         kv_bits=kv_bits,
     )
-    floor = float(time_s.min())
-    if not measured_behind:
-        behind = np.array(_BEHIND_TOK)
-        edge = chunk * (chunk + _DIAGONAL_TOK) / 2
-        time_s = floor + (time_s - floor) * (chunk * behind + edge) / edge
-    pairs = chunk * behind + chunk * (chunk + 1) / 2
-    # Rate of a pair that best explains the chunk's times, each weighed by its relative error.
-    weight = pairs / time_s**2
-    rate = ((time_s - floor) * weight).sum(axis=1) / (pairs * weight).sum(axis=1)
-    usable = lengths >= _TILE_TOK
-    q = np.arange(1, max_tok + 1, dtype=np.float64)
-    whole = np.exp(
-        interpolate_log(
-            np.maximum(q, _TILE_TOK), lengths[usable], np.log(np.maximum(rate[usable], 1e-18))
-        )
-    )
-    pair = np.concatenate([[0.0], whole * np.maximum(1.0, _TILE_TOK / q)])
-    return floor, pair
+    edge_tok = CARD_EDGE_TOK if measured_behind else EDGE_TOK
+    return prefill_law(lengths, behind, time_s, edge_tok=edge_tok)
 
 
 def _decode(
@@ -198,6 +242,9 @@ def _decode(
         kv_bits=kv_bits,
     )
     floor, slope = affine(total, time_s)
+    # A kernel loop can read a small cache from L2; between the layers of a model it cannot stay.
+    ctx_bytes = 2 * kernel.kv_heads * kernel.head_dim * kv_bits / 8
+    slope = np.maximum(slope, ctx_bytes / bytes_per_s)
     n = np.arange(1, max_seqs + 1, dtype=np.float64)
     return (
         np.concatenate([[0.0], interpolate_log(n, batch, floor)]),

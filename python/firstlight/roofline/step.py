@@ -140,8 +140,10 @@ def _step_table(
     seqs = np.arange(max_seqs + 1, dtype=np.float64)
     # A sliding layer attends to a whole window once a prompt is longer than it: a cost for each
     # token (prefill) and for each sequence (decode), not for each context token.
-    linear_s = linear.time_s + window * tokens * attend.pair_s[-1]
-    linear_j = linear.energy_j + window * tokens * attend.pair_j[-1]
+    # The causal edge of a chunk goes with its tokens too (decoding tokens pay it as well, which is
+    # a thousandth of their step).
+    linear_s = linear.time_s + tokens * (window * attend.pair_s[-1] + layers * attend.edge_s)
+    linear_j = linear.energy_j + tokens * (window * attend.pair_j[-1] + layers * attend.edge_j)
     sliding_floor = (
         shape.sliding_layers * attend.decode_floor_s + window * seqs * attend.decode_ctx_s
     )

@@ -43,19 +43,12 @@ def line_of(text: str, path: Path) -> int | None:
     """
     best_line, best_depth = None, 0
     table: Path = ()
-    seen: dict[str, int] = {}
+    seen: dict[Path, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         header = _HEADER.match(line)
         key = None if header else _KEY.match(line)
         if header:
-            table = tuple(_parts(header[2]))
-            if header[1] == "[[":
-                name = header[2]
-                seen[name] = seen.get(name, -1) + 1
-                table = (*table, seen[name])
-            elif table and str(table[0]) in seen:
-                table = (table[0], seen[str(table[0])], *table[1:])
-            here = table
+            here = table = _entered(header, seen)
         elif key:
             here = (*table, *_parts(key[1]))
         else:
@@ -65,6 +58,19 @@ def line_of(text: str, path: Path) -> int | None:
     if best_line is None or best_depth == len(path):
         return best_line
     return _inside(text, best_line, path[best_depth:])
+
+
+def _entered(header: re.Match[str], seen: dict[Path, int]) -> Path:
+    """Return the path a header opens; lists of tables carry the position of their last entry."""
+    here: Path = ()
+    parts = _parts(header[2])
+    for depth, part in enumerate(parts, 1):
+        here = (*here, part)
+        if depth == len(parts) and header[1] == "[[":
+            seen[here] = seen.get(here, -1) + 1
+        if here in seen:
+            here = (*here, seen[here])
+    return here
 
 
 def _inside(text: str, line: int, rest: Path) -> int:

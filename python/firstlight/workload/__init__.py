@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from firstlight.workload.presets import PRESETS, SHIPPED, Preset, load, poisson_trace, preset
     from firstlight.workload.read import read_trace
     from firstlight.workload.summary import Summary, count_cv, interarrival_cv, summarize
-    from firstlight.workload.superposition import Requests, Superposed, copies_for, superpose
+    from firstlight.workload.superposition import Fold, Requests, Superposed, copies_for, superpose
     from firstlight.workload.trace import Trace
     from firstlight.workload.write import write_trace
 
@@ -23,7 +23,7 @@ _HOMES = {
     "presets": ("PRESETS", "SHIPPED", "Preset", "load", "poisson_trace", "preset"),
     "read": ("read_trace",),
     "summary": ("Summary", "count_cv", "interarrival_cv", "summarize"),
-    "superposition": ("Requests", "Superposed", "copies_for", "superpose"),
+    "superposition": ("Fold", "Requests", "Superposed", "copies_for", "superpose"),
     "trace": ("Trace",),
     "write": ("write_trace",),
 }
@@ -32,6 +32,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "PRESETS",
     "SHIPPED",
+    "Fold",
     "LengthLaw",
     "Preset",
     "Requests",

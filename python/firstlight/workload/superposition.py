@@ -103,6 +103,43 @@ class Superposed:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """A sample of the time that holds its busy and its quiet parts alike.
+
+    Of each period only the first part stays, and the parts are put end to end. A time shorter than
+    two periods is kept whole.
+
+    Attributes:
+        period_s: Length of a period [s].
+        keep_s: What stays of it [s].
+    """
+
+    period_s: float
+    keep_s: float
+
+    def shortened(
+        self, time_ps: NDArray[np.uint64], *, length_ps: int
+    ) -> tuple[NDArray[np.intp], NDArray[np.uint64], int]:
+        """Return which times stay, where they lie then, and the length of what stays.
+
+        Args:
+            time_ps: Times, (requests,) [ps].
+            length_ps: Length of the whole [ps].
+        """
+        period, keep = round(self.period_s * PS_PER_S), round(self.keep_s * PS_PER_S)
+        if length_ps <= 2 * period or keep >= period:
+            return np.arange(len(time_ps)), time_ps, length_ps
+        number, inside = np.divmod(time_ps, np.uint64(period))
+        stays = np.flatnonzero(inside < keep)
+        whole, rest = divmod(length_ps, period)
+        return (
+            stays,
+            number[stays] * np.uint64(keep) + inside[stays],
+            whole * keep + min(rest, keep),
+        )
+
+
 def copies_for(trace: Trace, *, request_per_s: float) -> int:
     """Return how many copies a rate needs at least.
 
@@ -122,6 +159,7 @@ def superpose(
     max_request_per_s: float,
     correlation_s: float = math.inf,
     cached_frac: float = 0.0,
+    fold: Fold | None = None,
 ) -> Superposed:
     """Superpose seeded copies of a trace, ready to be thinned to any rate.
 
@@ -134,6 +172,7 @@ def superpose(
         max_request_per_s: Highest rate that will be asked for [1/s].
         correlation_s: Shifts are uniform from 0 to here; infinity: over the whole trace; 0: none [s].
         cached_frac: Share of each prompt that is already present.
+        fold: Keep only a sample of the time; the whole of it when None.
 
     Raises:
         TraceError: When a value is out of range or the copies do not reach the rate.
@@ -150,6 +189,7 @@ def superpose(
     base_ps = trace.arrival_ps()
     window_s = min(correlation_s, trace.duration_s)
     kept_share = max_request_per_s / full
+    span_ps = length_ps
     shifted: list[NDArray[np.uint64]] = []
     marks: list[NDArray[np.float64]] = []
     places: list[NDArray[np.intp]] = []
@@ -158,7 +198,11 @@ def superpose(
         shift_ps = np.uint64(int(rng.random() * window_s * PS_PER_S))
         mark = rng.random(len(trace))
         place = np.flatnonzero(mark < kept_share)
-        shifted.append((base_ps[place] + shift_ps) % np.uint64(length_ps))
+        time_ps = (base_ps[place] + shift_ps) % np.uint64(length_ps)
+        if fold is not None:
+            stays, time_ps, span_ps = fold.shortened(time_ps, length_ps=length_ps)
+            place = place[stays]
+        shifted.append(time_ps)
         marks.append(mark[place])
         places.append(place)
     return _sorted(
@@ -167,7 +211,7 @@ def superpose(
         marks=marks,
         places=places,
         cached_frac=cached_frac,
-        length_ps=length_ps,
+        length_ps=span_ps,
         full=full,
         limit=max_request_per_s,
     )

@@ -1,0 +1,1 @@
+"""Shared by the benches: what was measured is checked before it is timed."""

@@ -1,0 +1,150 @@
+"""Traffic as the closed form sees it: its rate by the half minute and moments of its lengths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from firstlight import workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    F64 = NDArray[np.float64]
+
+PS_PER_S = 1e12
+BIN_S = 30.0
+"""Time over which the rate of arrivals counts as constant: some answers long."""
+FINE = 30
+"""Parts of a bin in which arrivals are counted before they are smoothed."""
+LENGTH_QUANTILES = (0.15, 0.5, 0.75, 0.9, 0.98)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Load:
+    """Traffic as the closed form sees it.
+
+    Attributes:
+        rate_ratio: Rate of arrivals over its mean, by bin of `BIN_S`, (bins,).
+        prefill_ratio: Rate of prompt tokens over its mean, by bin, (bins,).
+        decode_ratio: Rate of answer tokens over its mean, by bin, (bins,).
+        uncached_tok: Prompt tokens to compute at `LENGTH_QUANTILES`, (quantiles,).
+        uncached_weight: Share of the requests each of them stands for, (quantiles,).
+        mean_uncached_tok: Mean prompt tokens to compute [tok].
+        uncached_cv: Their spread over their mean.
+        mean_input_tok: Mean prompt [tok].
+        mean_output_tok: Mean answer [tok].
+        mean_pairs: Mean query-key pairs of one prompt.
+        context_tok: Mean context of a sequence that decodes, long answers weighing more [tok].
+        longest_tok: Longest prompt and answer together [tok].
+    """
+
+    rate_ratio: F64
+    prefill_ratio: F64
+    decode_ratio: F64
+    uncached_tok: F64
+    uncached_weight: F64
+    mean_uncached_tok: float
+    uncached_cv: float
+    mean_input_tok: float
+    mean_output_tok: float
+    mean_pairs: float
+    context_tok: float
+    longest_tok: float
+
+    def pairs(self, uncached_tok: float) -> float:
+        """Return the query-key pairs of a prompt with that many tokens to compute."""
+        behind = self.mean_input_tok / self.mean_uncached_tok - 1.0
+        return uncached_tok * uncached_tok * (behind + 0.5)
+
+
+@lru_cache(maxsize=512)
+def load_of(
+    name: str,
+    *,
+    seed: int,
+    context_tok: float | None,
+    output_tok: float | None,
+    cached_frac: float,
+    correlation_s: float,
+    max_context_tok: int,
+) -> Load:
+    """Return the moments of a traffic; the same one is read once.
+
+    Args:
+        name: Preset, shipped trace or file.
+        seed: Seed of a drawn preset.
+        context_tok: Mean prompt the trace is scaled to [tok]; None leaves it.
+        output_tok: Mean answer it is scaled to [tok]; None leaves it.
+        cached_frac: Prompt tokens whose KV is present.
+        correlation_s: Largest shift of a copy of the trace [s].
+        max_context_tok: Longest prompt and answer of the model [tok].
+    """
+    trace = trace_of(name, seed)
+    scaled = workload.scale_lengths(
+        trace, context_tok=context_tok, output_tok=output_tok, max_context_tok=max_context_tok
+    ).trace
+    isl = scaled.isl_tok.astype(np.float64)
+    osl = scaled.osl_tok.astype(np.float64)
+    uncached = isl - workload.cached_tok(scaled.isl_tok, cached_frac=cached_frac)
+    edges = (0.0, *(_middles(LENGTH_QUANTILES)), 1.0)
+    arrivals_s = trace.arrival_ps() / PS_PER_S
+
+    def ratio(amount: F64) -> F64:
+        return _rate_ratio(
+            arrivals_s, amount, length_s=trace.duration_s, correlation_s=correlation_s
+        )
+
+    return Load(
+        rate_ratio=ratio(np.ones_like(isl)),
+        prefill_ratio=ratio(uncached),
+        decode_ratio=ratio(osl),
+        uncached_tok=np.quantile(uncached, LENGTH_QUANTILES),
+        uncached_weight=np.diff(edges),
+        mean_uncached_tok=float(uncached.mean()),
+        uncached_cv=float(uncached.std() / uncached.mean()),
+        mean_input_tok=float(isl.mean()),
+        mean_output_tok=float(osl.mean()),
+        mean_pairs=float((uncached * (isl - uncached) + uncached * (uncached + 1) / 2).mean()),
+        context_tok=float((osl * (isl + osl / 2)).sum() / osl.sum()),
+        longest_tok=float((isl + osl).max()),
+    )
+
+
+def _middles(quantiles: tuple[float, ...]) -> Iterator[float]:
+    for low, high in pairwise(quantiles):
+        yield (low + high) / 2
+
+
+@lru_cache(maxsize=16)
+def trace_of(name: str, seed: int) -> workload.Trace:
+    """Return a trace; the last few are kept."""
+    return workload.load(name, seed=seed)
+
+
+def _rate_ratio(arrivals_s: F64, amount: F64, *, length_s: float, correlation_s: float) -> F64:
+    """Return a rate over its mean by bin, as copies shifted up to `correlation_s` see it.
+
+    Args:
+        arrivals_s: Arrivals, (requests,) [s].
+        amount: What each brings: 1, or tokens, (requests,).
+        length_s: Length of the trace [s].
+        correlation_s: Largest shift of a copy [s].
+    """
+    fine_s = BIN_S / FINE
+    bins = max(int(length_s / fine_s), 1)
+    counts, _ = np.histogram(arrivals_s, bins=bins, range=(0.0, length_s), weights=amount)
+    window = max(min(round(min(correlation_s, length_s) / fine_s), bins), 1)
+    around = np.concatenate([counts[bins - window + 1 :], counts])
+    total = np.concatenate([[0.0], np.cumsum(around)])
+    smooth = (total[window:] - total[:-window]) / window
+    whole = max(bins // FINE, 1)
+    coarse: F64 = smooth[: whole * (bins // whole)].reshape(whole, -1).mean(axis=1)
+    ratio: F64 = coarse / coarse.mean()
+    return ratio
