@@ -87,6 +87,9 @@ class StepTable:
         prefill_attn_pair_fj: NDArray[np.uint64],
         decode_attn_floor_pj: NDArray[np.uint64],
         decode_attn_ctx_pj: NDArray[np.uint64],
+        mixed_axes: list[NDArray[np.uint64]] | None = None,
+        mixed_ps: NDArray[np.uint64] | None = None,
+        mixed_skew_1024: int = 0,
     ) -> StepTable: ...
 
 @final
@@ -106,8 +109,13 @@ class Engine:
         osl_tok: NDArray[np.uint32],
         unit_from: NDArray[np.uint64],
         unit_of: NDArray[np.uint32],
+        follow_from: NDArray[np.uint64],
+        follow_of: NDArray[np.uint32],
+        think_ps: NDArray[np.uint64],
     ) -> None:
         """Add requests in order of arrival."""
+    def keep_in_flight(self, most: int) -> None:
+        """Keep at most `most` requests in flight; 0: any number."""
     def watch(self, *, from_ps: int, ttft_ps: int, tpot_ps: int, allowed: int) -> None:
         """Stop early once more than `allowed` requests have missed their limits."""
     def advance(self, until_ps: int, most_events: int) -> str:
@@ -121,13 +129,17 @@ class Engine:
     @property
     def missed(self) -> int:
         """Requests that missed the watched limits so far."""
+    def record(self) -> None:
+        """Record what every replica does from now on."""
+    def timeline(self) -> dict[str, NDArray[Any]]:
+        """Return the columns of what was recorded."""
     def counters(self) -> list[dict[str, int]]:
         """Return one dictionary of integers a pool."""
     def gaps(self) -> tuple[NDArray[np.uint64], int]:
         """Return the histogram of gaps between tokens: counts by bucket, sum [ps]."""
     def free_blocks(self) -> list[int]:
         """Return the free KV blocks of every replica."""
-    def requests(self) -> dict[str, NDArray[np.uint64]]:
+    def requests(self) -> dict[str, NDArray[Any]]:
         """Return the columns of all requests."""
 
 @final

@@ -31,12 +31,12 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use super::cache::Cache;
 use super::clock::Ps;
-use super::fleet::{FirstToken, FleetSpec, PoolSpec, Role};
+use super::fleet::{FirstToken, FleetSpec, Policy, PoolSpec, Role};
 use super::metrics::{Counters, Gaps};
 use super::request::{NONE, Requests, State};
 use decoding::Decoding;
 use list::RunningList;
-use price::{Prompts, run_ps, steps_to_reach};
+use price::{Pace, Prompts, run_ps, steps_to_reach};
 
 /// What a replica is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,9 +65,12 @@ enum Doing {
 pub(crate) struct Replica {
     pub(crate) pool: usize,
     doing: Doing,
+    /// Pace of the run under way, or of the last one.
+    pace: Pace,
     decoding: Decoding,
     free: u64,
     cache: Option<Cache>,
+    policy: Policy,
     running: RunningList,
     /// The unfinished prompt; always the last of the running list.
     partial: u32,
@@ -78,9 +81,13 @@ pub(crate) struct Replica {
     ready: VecDeque<u32>,
     /// Their prefix has been read back; the rest of the prompt is computed next.
     loaded: VecDeque<u32>,
+    /// Until then, evictions of the run under way are up to date.
+    settled_to: Ps,
     chunks: Vec<(u32, u64)>,
     /// Requests that decode for the first time since a hand-over in the coming step.
     joined: Vec<u32>,
+    /// Requests that decode, but not in the step under way.
+    stalled: Vec<u32>,
     link_free: Ps,
     /// Unfinished requests; on a prefill replica, prompt tokens to compute.
     pub(crate) load: u64,
@@ -122,17 +129,21 @@ impl Replica {
         Self {
             pool,
             doing: Doing::Nothing,
+            pace: Pace::default(),
             decoding: Decoding::new(block_tok),
             free: spec.kv_blocks,
             cache: spec.cache.clone().map(Cache::new),
+            policy: spec.policy,
             running: RunningList::new(),
             partial: NONE,
             coming: 0,
             waiting: VecDeque::new(),
             ready: VecDeque::new(),
             loaded: VecDeque::new(),
+            settled_to: 0,
             chunks: Vec::new(),
             joined: Vec::new(),
+            stalled: Vec::new(),
             link_free: 0,
             load: 0,
             prompt_tok: 0,
@@ -143,6 +154,14 @@ impl Replica {
 
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.doing, Doing::Nothing | Doing::Holding)
+    }
+
+    /// When what is under way began, if it computes anything.
+    pub(crate) fn started(&self) -> Option<Ps> {
+        match self.doing {
+            Doing::Step { start, .. } | Doing::Run { start, .. } => Some(start),
+            Doing::Nothing | Doing::Holding => None,
+        }
     }
 
     pub(crate) fn free_blocks(&self) -> u64 {
@@ -204,15 +223,26 @@ impl Replica {
         }
     }
 
+    /// Takes `r` out of the decoding set and returns its tokens with KV present.
+    fn pause(&mut self, r: u32, now: Ps, around: &mut Around<'_>) -> u64 {
+        // `generated` is not kept up while decoding; a request that was to join has its own.
+        let left = around.requests[r].finish_step() - self.decoding.step;
+        around.requests[r].generated =
+            around.requests[r].osl_tok - u32::try_from(left).expect("an output length");
+        if let Some(place) = self.joined.iter().position(|&joined| joined == r) {
+            self.joined.swap_remove(place);
+        } else {
+            around.requests[r].paused_ps = now;
+        }
+        let computed = self.decoding.leave(r, around.requests);
+        around.requests[r].computed = computed.cast_signed();
+        computed
+    }
+
     /// Throws `r` out of the running list, to the head of the queue.
     fn preempt(&mut self, r: u32, now: Ps, around: &mut Around<'_>) {
         let computed = if around.requests[r].state == State::Decoding {
-            // `generated` is not kept up while decoding.
-            let left = around.requests[r].finish_step() - self.decoding.step;
-            around.requests[r].generated =
-                around.requests[r].osl_tok - u32::try_from(left).expect("an output length");
-            around.requests[r].paused_ps = now;
-            self.decoding.leave(r, around.requests)
+            self.pause(r, now, around)
         } else {
             self.partial = NONE;
             around.requests[r].computed.unsigned_abs()
