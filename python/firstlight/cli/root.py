@@ -12,8 +12,10 @@ from firstlight.errors import FirstlightError, InfeasibleError
 
 COMMANDS = {
     "compare": "Designs at equal power: what each delivers. The main job.",
+    "plan": "The best mix and policy under power, service level and price; what binds next.",
     "sweep": "Grids and samples over any field, resumable, on all cores or a Ray cluster.",
     "claims": "Each published claim: its basis, the verdict here, and when it would hold.",
+    "lab": "A sheet for an independent test of two designs: predicted beside measured.",
     "catalog": "Facts with their sources: devices, servers, engines, models, prices.",
     "trace": "Read, check, convert and make request traces.",
     "doctor": "Versions, CPU features, optional parts, the terminal.",

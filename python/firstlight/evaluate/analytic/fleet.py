@@ -131,7 +131,8 @@ def _best_counts(
     rates = [pool.rate_request_per_s for pool in pools]
     joint = JOINT_FRAC if len(pools) > 1 else 1.0
     charges = [budget.charge_w(pool.server) for pool in plan.pools]
-    is_limited = any(pool.server.id in budget.limits for pool in plan.pools)
+    # A budget of more than power counts for itself.
+    is_limited = bool(budget.limits) or type(budget) is not search.Budget
     for counts in search.ratios(plan, budget):
         if is_limited:
             servers = tuple((pool.server, n) for pool, n in zip(plan.pools, counts, strict=True))

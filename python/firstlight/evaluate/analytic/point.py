@@ -137,6 +137,7 @@ class Point:
             cached_frac=changes.get("cached_frac", work.cached_frac),
             correlation_s=changes.get("correlation_s", work.correlation_s),
             max_context_tok=asked.shape.max_context_tok,
+            shared_prefix_tok=work.shared_prefix_tok,
         )
         engine = {name: value for name, value in changes.items() if name in _ENGINE}
         return {

@@ -17,7 +17,7 @@ import numpy as np
 from firstlight.errors import InfeasibleError, ModelError
 from firstlight.evaluate import search
 from firstlight.evaluate.analytic.load import BIN_S
-from firstlight.evaluate.cell import fitting_tp, group
+from firstlight.evaluate.cell import fitting_tp, group, room_tok
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -340,9 +340,10 @@ def alone(pool: PoolPlan, *, serving: Serving, load: Load, slo: Slo) -> Alone:
     """
     best = _alone(_Key(pool), serving=serving, load=load, slo=slo)
     if best.rate_request_per_s <= 0:
+        tpot = "" if pool.role == "prefill" else f" and TPOT {slo.tpot_s * 1e3:g} ms"
         raise InfeasibleError(
-            f"{pool.server.id} as {pool.role} cannot meet TTFT {slo.ttft_s:g} s and TPOT "
-            f"{slo.tpot_s * 1e3:g} ms for {slo.quantile:.0%} of requests at any load"
+            f"{pool.server.id} as {pool.role} cannot meet TTFT {slo.ttft_s:g} s{tpot} for "
+            f"{slo.quantile:.0%} of requests at any load"
         )
     # A server's price may differ from that of the one that was looked up.
     return replace(best, group=replace(best.group, server=pool.server))
@@ -367,16 +368,22 @@ def _alone(key: _Key, *, serving: Serving, load: Load, slo: Slo) -> Alone:
             raise ModelError(f"{pool.server.id} as {pool.role}: no parallelism to try")
         return best
 
-    first, further = _options(pool, serving)
+    first, further = _options(pool, serving, load=load)
     best = tried(first, None)
     return tried([(best.group.tp, chunk) for chunk in further], best)
 
 
-def _options(pool: PoolPlan, serving: Serving) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
+def _options(
+    pool: PoolPlan, serving: Serving, *, load: Load
+) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
     """Return (parallelism, chunk) to try first, and the chunks to try with the best of them."""
     if pool.server.engine is not None:
         return [(1, pool.chunk_tok or 0)], ()
     degrees = _fitting(pool.server, serving) if pool.tp is None else (pool.tp,)
+    # A replica that could never hold the longest request would refuse it.
+    longest = load.longest_prompt_tok if pool.role == "prefill" else load.longest_tok
+    roomy = [tp for tp in degrees if room_tok(pool.server, tp=tp, serving=serving) >= longest]
+    degrees = tuple(roomy) or degrees[-1:]
     chunks = {
         "mixed": search.CHUNKS_MIXED_TOK,
         "prefill": search.CHUNKS_PREFILL_TOK,
