@@ -1,6 +1,6 @@
 //! How fast the event loop is: whole traces through one engine, counts asserted before timing.
 //!
-//! `cargo bench --no-default-features --bench event_loop`
+//! `cargo bench --no-default-features --bench event_loop [-- PART OF A NAME]`
 //!
 //! Step times are REF-AFFINE: 13.5 ms + 0.0643 ms a token, + 27.2 ns a context token (70B on four
 //! H100). Every line is the best of several runs, in time on a core
@@ -11,40 +11,59 @@
 use std::sync::Arc;
 
 use firstlight_core::schedule::{
-    Engine, FirstToken, FleetSpec, LinkSpec, NEVER, PoolSpec, Role, StepTable, Stop,
+    CacheSpec, Disaggregation, Engine, FirstToken, FleetSpec, LinkSpec, NEVER, PoolSpec, Role,
+    Routing, StepTable, Stop, TierSpec,
 };
 
-/// Azure LLM inference 2023, conversation: (arrival [ps], prompt, answer).
-type Rows = Vec<(u64, u32, u32)>;
+/// One request of a trace.
+#[derive(Clone)]
+struct Row {
+    at: u64,
+    isl: u32,
+    osl: u32,
+    units: Vec<u32>,
+}
 
 fn main() {
     let hour = azure_hour();
     assert_eq!(hour.len(), 19_366, "the whole hour");
-    let copies: Rows = (0..52u64)
+    let lap_ps = 3_510 * 1_000_000_000_000;
+    let laps: Vec<Row> = (0..52u64)
         .flat_map(|lap| {
-            hour.iter().map(move |&(at, isl, osl)| (at + lap * 3_510 * 1_000_000_000_000, isl, osl))
+            hour.iter().map(move |row| Row { at: row.at + lap * lap_ps, ..row.clone() })
         })
         .collect();
-    assert_eq!(copies.len(), 1_007_032);
+    assert_eq!(laps.len(), 1_007_032);
+    let mooncake = mooncake_conversation();
+    assert_eq!(mooncake.len(), 12_031);
     println!(
-        "{:34}{:>10}{:>9}{:>12}{:>11}{:>12}",
-        "", "requests", "events", "steps", "best", "ns/event"
+        "{:40}{:>9}{:>9}{:>11}{:>12}{:>9}",
+        "", "requests", "events", "steps", "on a core", "an event"
     );
-    report("conversation hour, budget 2048", &hour, 2048, 30);
-    report("conversation hour, budget 512", &hour, 512, 30);
-    report("conversation hour, budget 8192", &hour, 8192, 30);
-    report("52 laps of the hour, budget 2048", &copies, 2048, 3);
+    report("conversation hour, budget 2048", &hour, &fleet(2048, 2), 30);
+    report("conversation hour, budget 512", &hour, &fleet(512, 2), 30);
+    report("conversation hour, budget 8192", &hour, &fleet(8192, 2), 30);
+    for unit_tok in [512, 16] {
+        let name = format!("the same, everything on, {unit_tok}-tok units");
+        report(&name, &named(&hour, unit_tok), &everything(unit_tok, 2), 30);
+    }
+    report("52 laps of the hour, budget 2048", &laps, &fleet(2048, 2), 3);
+    report("Mooncake conversation, cached, 16", &mooncake, &cached(fleet(8192, 16)), 10);
 }
 
-fn report(name: &str, rows: &Rows, budget: u64, runs: u32) {
-    let fleet = fleet(budget);
-    let tokens: u64 = rows.iter().map(|&(_, _, osl)| u64::from(osl)).sum();
+fn report(name: &str, rows: &[Row], fleet: &FleetSpec, runs: u32) {
+    let wanted = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    if wanted.is_some_and(|wanted| !name.contains(&wanted)) {
+        return;
+    }
+    let tokens: u64 = rows.iter().map(|row| u64::from(row.osl)).sum();
     let mut best = f64::INFINITY;
     let (mut events, mut steps) = (0, 0);
     for _ in 0..runs {
         let mut engine = Engine::new(fleet.clone()).expect("a valid fleet");
-        for &(at, isl, osl) in rows {
-            engine.push(at, isl, 0, osl).expect("a valid request");
+        for row in rows {
+            engine.push(row.at, row.isl, 0, row.osl).expect("a valid request");
+            engine.name_units(&row.units).expect("valid units");
         }
         let start = core_s();
         let stop = engine.advance(NEVER, u64::MAX);
@@ -57,7 +76,7 @@ fn report(name: &str, rows: &Rows, budget: u64, runs: u32) {
         (events, steps) = (engine.events(), counters.steps);
     }
     println!(
-        "{name:34}{:>10}{events:>9}{steps:>12}{:>8.2} ms{:>9.1} ns{:>8.2} Gtok/s generated",
+        "{name:40}{:>9}{events:>9}{steps:>11}{:>9.2} ms{:>6.1} ns{:>6.2} Gtok/s generated",
         rows.len(),
         best * 1e3,
         best * 1e9 / events as f64,
@@ -65,7 +84,52 @@ fn report(name: &str, rows: &Rows, budget: u64, runs: u32) {
     );
 }
 
-fn fleet(token_budget: u64) -> FleetSpec {
+fn cached(mut fleet: FleetSpec) -> FleetSpec {
+    fleet.unit_tok = 512;
+    fleet.routing = Routing::PrefixAware { weight_1024: 1024, credit_1024: [1024, 768, 256] };
+    fleet.pools[0].cache = Some(CacheSpec::default());
+    fleet
+}
+
+/// Unshared units for every prompt: the cache has all the work and none of the gain.
+fn named(rows: &[Row], unit_tok: u32) -> Vec<Row> {
+    let mut fresh = 0;
+    let name = |row: &Row| {
+        let count = row.isl / unit_tok;
+        fresh += count;
+        Row { units: (fresh - count..fresh).collect(), ..row.clone() }
+    };
+    rows.iter().map(name).collect()
+}
+
+/// Block KV, prefix cache in three tiers, energy, and tables with every part of a step.
+fn everything(unit_tok: u32, replicas: u32) -> FleetSpec {
+    let mut fleet = cached(fleet(2048, replicas));
+    fleet.unit_tok = u64::from(unit_tok);
+    let tier = TierSpec {
+        units: 100_000,
+        read_tok_ps: 6_000_000,
+        latency_ps: 10_000_000,
+        read_tok_pj: 20_000,
+        write_tok_pj: 20_000,
+    };
+    let pool = &mut fleet.pools[0];
+    pool.cache = Some(CacheSpec { tiers: [tier, tier], reused_only: false });
+    let mut table = StepTable::clone(&pool.table);
+    table.prefill_attn_floor_ps = 1_000_000_000;
+    table.prefill_attn_pair_fs.fill(5_000_000);
+    table.prefill_attn_pair_fj.fill(900_000);
+    table.mix_1024 = 700;
+    table.linear_pj.iter_mut().zip(0..).skip(1).for_each(|(pj, m)| {
+        *pj = 9_000_000_000_000 + 60_000_000_000 * m;
+    });
+    table.head_pj.iter_mut().zip(0..).for_each(|(pj, n): (_, u64)| *pj = 900_000_000 * n);
+    table.decode_attn_ctx_pj.iter_mut().skip(1).for_each(|pj| *pj = 15_000_000);
+    pool.table = Arc::new(table);
+    fleet
+}
+
+fn fleet(token_budget: u64, replicas: u32) -> FleetSpec {
     let (max_tok, max_seqs) = (8192_u64, 256_usize);
     let mut linear_ps: Vec<u64> = (0..=max_tok).map(|m| 13_500_000_000 + 64_300_000 * m).collect();
     linear_ps[0] = 0;
@@ -87,16 +151,22 @@ fn fleet(token_budget: u64) -> FleetSpec {
     FleetSpec {
         pools: vec![PoolSpec {
             role: Role::Mixed,
-            replicas: 2,
+            replicas,
             table: Arc::new(table),
             token_budget,
             max_seqs: 256,
             kv_blocks: 60_000,
             watermark_blocks: 0,
+            window_ps: 0,
+            fill_tok: 0,
+            cache: None,
         }],
         block_tok: 16,
-        link: LinkSpec { tok_ps: 0, latency_ps: 0 },
+        link: LinkSpec { tok_ps: 0, latency_ps: 0, layers: 1 },
         first_token: FirstToken::Prefill,
+        unit_tok: 16,
+        routing: Routing::LeastLoad,
+        disaggregation: Disaggregation::Always,
     }
 }
 
@@ -115,11 +185,9 @@ fn wall_s() -> f64 {
     now.duration_since(std::time::UNIX_EPOCH).map_or(0.0, |wall| wall.as_secs_f64())
 }
 
-/// The trace as the package ships it: a NumPy archive of gaps in ticks and lengths.
-fn azure_hour() -> Rows {
-    let path =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/python/firstlight/workload/data/azure-2023-conv.npz");
-    let archive = std::fs::read(path).expect("the shipped trace");
+/// Azure LLM inference 2023, conversation, as the package ships it: gaps in ticks, and lengths.
+fn azure_hour() -> Vec<Row> {
+    let archive = read("python/firstlight/workload/data/azure-2023-conv.npz");
     let tick = member(&archive, "tick_ps.npy")[0];
     let mut at = 0;
     member(&archive, "gap_ticks.npy")
@@ -128,9 +196,39 @@ fn azure_hour() -> Rows {
         .zip(member(&archive, "osl_tok.npy"))
         .map(|((gap, isl), osl)| {
             at += gap * tick;
-            (at, small(isl), small(osl))
+            Row { at, isl: small(isl), osl: small(osl), units: Vec::new() }
         })
         .collect()
+}
+
+/// Mooncake (FAST'25), conversation: 512-token units by chained hash, as steps between ids.
+fn mooncake_conversation() -> Vec<Row> {
+    let archive = read("tests/data/mooncake-conversation.npz");
+    let isl = member(&archive, "isl_tok.npy");
+    let (osl, count) = (member(&archive, "osl_tok.npy"), member(&archive, "unit_count.npy"));
+    let mut step = member(&archive, "unit_step.npy").into_iter();
+    let mut at = 0;
+    let mut rows = Vec::new();
+    for (row, gap) in member(&archive, "gap_ms.npy").into_iter().enumerate() {
+        at += gap * 1_000_000_000;
+        let isl = small(isl[row]);
+        let mut id = 0_u32;
+        let mut units: Vec<u32> = step
+            .by_ref()
+            .take(usize::try_from(count[row]).expect("a count"))
+            .map(|step| {
+                id = id.wrapping_add(small(step));
+                id
+            })
+            .collect();
+        units.truncate(isl as usize / 512);
+        rows.push(Row { at, isl, osl: small(osl[row]), units });
+    }
+    rows
+}
+
+fn read(path: &str) -> Vec<u8> {
+    std::fs::read(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).expect("a shipped trace")
 }
 
 fn small(value: u64) -> u32 {

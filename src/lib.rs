@@ -9,10 +9,14 @@
 //!
 //! | module | answers |
 //! |---|---|
+//! | [`optics`] | what does the light path do to the numbers, and what did it count? |
+//! | [`rng`] | which random number belongs here? |
 //! | [`schedule`] | when does each token come out, and what did it cost in joules? |
 //! | [`error`] | who is at fault, what was given, what is allowed? |
 
 pub mod error;
+pub mod optics;
+pub mod rng;
 pub mod schedule;
 
 #[cfg(feature = "python")]

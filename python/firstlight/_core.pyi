@@ -1,6 +1,6 @@
 """The compiled half of firstlight. Private: use the façade modules."""
 
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,12 +40,8 @@ class Engine:
 
     def __new__(
         cls,
-        *,
-        pools: list[tuple[str, int, StepTable, int, int, int, int]],
-        block_tok: int,
-        link_tok_ps: int,
-        link_latency_ps: int,
-        first_token: str,
+        pools: list[dict[str, Any]],
+        fleet: dict[str, Any],
     ) -> Engine: ...
     def push(
         self,
@@ -53,6 +49,8 @@ class Engine:
         isl_tok: NDArray[np.uint32],
         cached_tok: NDArray[np.uint32],
         osl_tok: NDArray[np.uint32],
+        unit_from: NDArray[np.uint64],
+        unit_of: NDArray[np.uint32],
     ) -> None:
         """Add requests in order of arrival."""
     def watch(self, *, from_ps: int, ttft_ps: int, tpot_ps: int, allowed: int) -> None:
@@ -76,3 +74,32 @@ class Engine:
         """Return the free KV blocks of every replica."""
     def requests(self) -> dict[str, NDArray[np.uint64]]:
         """Return the columns of all requests."""
+
+@final
+class OpticalLayer:
+    """A weight matrix on optical masks."""
+
+    def __new__(
+        cls,
+        w: NDArray[np.float32],
+        spec: dict[str, Any],
+        *,
+        calibration: NDArray[np.float32] | None = None,
+    ) -> OpticalLayer: ...
+    def matmul(
+        self,
+        x: NDArray[np.float32],
+        out: NDArray[np.float32],
+        *,
+        seed: int,
+        layer: int,
+        first_token: int,
+        threads: int,
+    ) -> dict[str, Any]:
+        """Compute ``x · wᵀ`` into `out`; returns the counters."""
+    def describe(self) -> dict[str, Any]:
+        """Return what was compiled, by name."""
+    def expected_counts(self, tokens: int) -> list[int]:
+        """Return (cycles, reloads, DAC writes, ADC reads) of so many vectors by the closed form."""
+    def effective(self, w: NDArray[np.float32], *, weight_slice: int = 0) -> NDArray[np.float64]:
+        """Return the effective mask of a weight slice, (outputs, inputs), in ±1."""

@@ -6,7 +6,7 @@ The simulation itself is compiled (`firstlight._core.Engine`); this façade chec
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -23,7 +23,99 @@ if TYPE_CHECKING:
 EVENTS_A_CALL = 2_000_000
 """Events between two looks at Ctrl-C: some tenths of a second."""
 
-STATES = ("queued", "prefilling", "decoding", "handed", "pulling", "ready", "done", "rejected")
+STATES = (
+    "queued",
+    "prefilling",
+    "decoding",
+    "handed",
+    "pulling",
+    "ready",
+    "done",
+    "rejected",
+    "loading",
+    "loaded",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """One tier of KV memory below HBM, of one replica.
+
+    Attributes:
+        units: Cache units (`Fleet.unit_tok` tokens each) it holds.
+        read_tok_ps: Time to read one token back [ps]; reads follow each other, so they share it.
+        latency_ps: Time before the first byte [ps].
+        read_tok_pj: Energy to read one token back [pJ].
+        write_tok_pj: Energy to write one token [pJ].
+    """
+
+    units: int
+    read_tok_ps: int = 0
+    latency_ps: int = 0
+    read_tok_pj: int = 0
+    write_tok_pj: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cache:
+    """A prefix cache by chained block hash, least recently freed evicted first.
+
+    Attributes:
+        dram: Tier that takes what HBM evicts; None: evicted units are gone.
+        storage: Tier that takes what DRAM evicts, or HBM where there is no DRAM.
+        write_back: ``all`` evicted units, or those ``reused`` at least once.
+    """
+
+    dram: Tier | None = None
+    storage: Tier | None = None
+    write_back: Literal["all", "reused"] = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routing:
+    """Which replica takes a request.
+
+    Attributes:
+        policy: ``least-load``: unfinished requests (prompt tokens to compute on prefill replicas);
+            ``round-robin``; ``prefix-aware``: Dynamo's cost, `weight` × (prompt tokens to compute −
+            credits) + context tokens in use; ``least-ttft``: least estimated time to the end of the
+            prompt, cached prefix counted (Mooncake, FAST'25, Algorithm 1, without its copies
+            between prefill instances).
+        weight: Dynamo's overlap weight.
+        hbm_credit: What a token cached in HBM is worth, 0 to 1.
+        dram_credit: The same for DRAM.
+        storage_credit: The same for storage.
+    """
+
+    policy: Literal["least-load", "round-robin", "prefix-aware", "least-ttft"] = "least-load"
+    weight: float = 1.0
+    hbm_credit: float = 1.0
+    dram_credit: float = 0.75
+    storage_credit: float = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disaggregation:
+    """Which prompts the decode pool computes itself.
+
+    Attributes:
+        policy: ``always``: the prefill pool computes every prompt; ``never``: none;
+            ``conditional``: Dynamo's rule, decode replica chosen first. Local when fewer than
+            `local_below_tok` prompt tokens are uncached there *and* they are less than
+            `local_below_frac` of the prompt, or when the prefill replica has more than
+            `queue_tok` tokens to compute (0: never for that reason); remote in any case when the
+            decode replica has `busy_seqs` unfinished requests (0: no such line).
+        local_below_tok: See `policy` [tok].
+        local_below_frac: See `policy`.
+        queue_tok: See `policy` [tok].
+        busy_seqs: See `policy`.
+    """
+
+    policy: Literal["always", "never", "conditional"] = "always"
+    local_below_tok: int = 2048
+    local_below_frac: float = 0.7
+    queue_tok: int = 0
+    busy_seqs: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +131,9 @@ class Pool:
         max_seqs: Most sequences at once.
         kv_blocks: KV blocks of one replica.
         watermark_blocks: Blocks kept free when a request is admitted beside others.
+        window_ps: How long an idle replica waits for prompts to fill a pass [ps].
+        fill_tok: Prompt tokens that fill a pass [tok].
+        cache: Prefix cache of each replica.
     """
 
     name: str
@@ -49,6 +144,9 @@ class Pool:
     max_seqs: int
     kv_blocks: int
     watermark_blocks: int = 0
+    window_ps: int = 0
+    fill_tok: int = 0
+    cache: Cache | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +159,11 @@ class Fleet:
         link_tok_ps: Time to move one token's KV into a decode replica [ps].
         link_latency_ps: Time before the first byte [ps].
         first_token: Who emits the first token of a disaggregated request.
+        link_layers: Layers of the model if each layer's KV is sent while later layers are computed;
+            1 sends all at the end of the prompt.
+        unit_tok: Tokens in a unit of the prefix cache, a multiple of `block_tok`; 0: `block_tok`.
+        routing: Which replica takes a request.
+        disaggregation: Which prompts the decode pool computes itself.
     """
 
     pools: tuple[Pool, ...]
@@ -68,6 +171,10 @@ class Fleet:
     link_tok_ps: int = 0
     link_latency_ps: int = 0
     first_token: Literal["prefill", "decode"] = "prefill"
+    link_layers: int = 1
+    unit_tok: int = 0
+    routing: Routing = Routing()
+    disaggregation: Disaggregation = Disaggregation()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +186,18 @@ class Arrivals:
         isl_tok: Prompt tokens, (requests,) uint32, at least 1.
         cached_tok: Prompt tokens whose KV is present, (requests,) uint32, below ``isl_tok``.
         osl_tok: Tokens to generate, (requests,) uint32, at least 1.
+        unit_from: Where the cache units of each request begin in `unit_of`, (requests + 1,) uint64;
+            None when prompts have no identity.
+        unit_of: Ids of whole units, counted from the start of each prompt; an id stands for its
+            unit and everything before it, and they may go on into the answer, uint32.
     """
 
     arrival_ps: NDArray[np.uint64]
     isl_tok: NDArray[np.uint32]
     cached_tok: NDArray[np.uint32]
     osl_tok: NDArray[np.uint32]
+    unit_from: NDArray[np.uint64] | None = None
+    unit_of: NDArray[np.uint32] | None = None
 
     def __len__(self) -> int:
         """Return the number of requests."""
@@ -114,6 +227,7 @@ class Outcome:
         arrivals: The requests that were run.
         first_ps: First token, (requests,) uint64 [ps]; `NEVER` when none came.
         last_ps: Last token, (requests,) uint64 [ps]; `NEVER` when it did not come.
+        started_ps: First admission, (requests,) uint64 [ps]; `NEVER` when it was not.
         state: Index into `STATES`, (requests,) uint8.
         preemptions: How often each was preempted, (requests,) uint16.
         window: Counters of each pool between the two times of the window, in the pools' order.
@@ -130,6 +244,7 @@ class Outcome:
     arrivals: Arrivals
     first_ps: NDArray[np.uint64]
     last_ps: NDArray[np.uint64]
+    started_ps: NDArray[np.uint64]
     state: NDArray[np.uint8]
     preemptions: NDArray[np.uint16]
     window: tuple[dict[str, int], ...]
@@ -165,24 +280,9 @@ def engine(fleet: Fleet) -> _core.Engine:
     tables = {id(pool.table): _compiled(pool.table) for pool in fleet.pools}
     try:
         return _core.Engine(
-            pools=[
-                (
-                    pool.role,
-                    pool.replicas,
-                    tables[id(pool.table)],
-                    pool.token_budget,
-                    pool.max_seqs,
-                    pool.kv_blocks,
-                    pool.watermark_blocks,
-                )
-                for pool in fleet.pools
-            ],
-            block_tok=fleet.block_tok,
-            link_tok_ps=fleet.link_tok_ps,
-            link_latency_ps=fleet.link_latency_ps,
-            first_token=fleet.first_token,
+            [_pool(pool, tables[id(pool.table)]) for pool in fleet.pools], _beside_pools(fleet)
         )
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, TypeError) as error:
         raise ScheduleError(str(error)) from error
 
 
@@ -212,7 +312,14 @@ def run(
     """
     core = engine(fleet)
     try:
-        core.push(arrivals.arrival_ps, arrivals.isl_tok, arrivals.cached_tok, arrivals.osl_tok)
+        core.push(
+            arrivals.arrival_ps,
+            arrivals.isl_tok,
+            arrivals.cached_tok,
+            arrivals.osl_tok,
+            np.empty(0, np.uint64) if arrivals.unit_from is None else arrivals.unit_from,
+            np.empty(0, np.uint32) if arrivals.unit_of is None else arrivals.unit_of,
+        )
     except (ValueError, TypeError) as error:
         raise ScheduleError(str(error)) from error
     if limits is not None:
@@ -240,6 +347,7 @@ def run(
         arrivals=arrivals,
         first_ps=columns["first_ps"],
         last_ps=columns["last_ps"],
+        started_ps=columns["started_ps"],
         state=columns["state"].astype(np.uint8, copy=False),
         preemptions=columns["preemptions"].astype(np.uint16, copy=False),
         window=tuple(
@@ -272,6 +380,56 @@ def _last_event(core: _core.Engine, columns: dict[str, NDArray[np.uint64]], drai
     last = columns["last_ps"]
     last = last[last < NEVER]
     return int(last.max()) if len(last) else core.now_ps
+
+
+def _pool(pool: Pool, table: _core.StepTable) -> dict[str, Any]:
+    return {
+        "role": pool.role,
+        "replicas": pool.replicas,
+        "table": table,
+        "token_budget": pool.token_budget,
+        "max_seqs": pool.max_seqs,
+        "kv_blocks": pool.kv_blocks,
+        "watermark_blocks": pool.watermark_blocks,
+        "window_ps": pool.window_ps,
+        "fill_tok": pool.fill_tok,
+        "cache": None if pool.cache is None else _cache(pool.cache),
+    }
+
+
+def _cache(cache: Cache) -> dict[str, Any]:
+    tiers = [
+        (tier.units, tier.read_tok_ps, tier.latency_ps, tier.read_tok_pj, tier.write_tok_pj)
+        for tier in (cache.dram or Tier(units=0), cache.storage or Tier(units=0))
+    ]
+    return {"tiers": tiers, "reused_only": cache.write_back == "reused"}
+
+
+def _beside_pools(fleet: Fleet) -> dict[str, Any]:
+    routing, split = fleet.routing, fleet.disaggregation
+    return {
+        "block_tok": fleet.block_tok,
+        "unit_tok": fleet.unit_tok or fleet.block_tok,
+        "link_tok_ps": fleet.link_tok_ps,
+        "link_latency_ps": fleet.link_latency_ps,
+        "link_layers": fleet.link_layers,
+        "first_token": fleet.first_token,
+        "routing": routing.policy,
+        "weight_1024": _in_1024(routing.weight),
+        "credit_1024": [
+            _in_1024(credit)
+            for credit in (routing.hbm_credit, routing.dram_credit, routing.storage_credit)
+        ],
+        "disaggregation": split.policy,
+        "local_below_tok": split.local_below_tok,
+        "local_share_1024": _in_1024(split.local_below_frac),
+        "local_queue_tok": split.queue_tok,
+        "local_busy_seqs": split.busy_seqs,
+    }
+
+
+def _in_1024(share: float) -> int:
+    return round(share * 1024)
 
 
 def _compiled(table: StepTable) -> _core.StepTable:

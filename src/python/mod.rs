@@ -1,6 +1,8 @@
 //! The only folder that knows PyO3: extract, release the interpreter, call the core, wrap.
 
+mod arrays;
 mod errors;
+mod optics;
 mod schedule;
 
 use pyo3::prelude::*;
@@ -17,6 +19,8 @@ mod _core {
     #[pymodule_export]
     use super::build_info;
     #[pymodule_export]
+    use super::optics::OpticalLayer;
+    #[pymodule_export]
     use super::schedule::{PyEngine, PyStepTable, py_gap_edges_ps};
 }
 
@@ -27,7 +31,17 @@ fn build_info() -> std::collections::BTreeMap<&'static str, String> {
         ("version", env!("CARGO_PKG_VERSION").to_owned()),
         ("profile", if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned()),
         ("target", format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS)),
+        ("isa", isa_text()),
     ]
     .into_iter()
     .collect()
+}
+
+/// Names the instruction set in use, or why the one asked for is not.
+fn isa_text() -> String {
+    let all: Vec<_> = crate::optics::Isa::available().iter().map(|isa| isa.name()).collect();
+    match crate::optics::Isa::detect() {
+        Ok(isa) => format!("{} of {}", isa.name(), all.join(", ")),
+        Err(error) => error.to_string(),
+    }
 }

@@ -9,7 +9,8 @@ use pyo3::types::PyDict;
 
 use crate::error::Error;
 use crate::schedule::{
-    Counters, Engine, FirstToken, FleetSpec, Gaps, LinkSpec, PoolSpec, Role, StepTable, Stop, Watch,
+    CacheSpec, Counters, Disaggregation, Engine, FirstToken, FleetSpec, Gaps, LinkSpec, PoolSpec,
+    Role, Routing, StepTable, Stop, TierSpec, Watch,
 };
 
 /// Step costs of one replica, checked and kept in Rust.
@@ -56,8 +57,99 @@ impl PyStepTable {
     }
 }
 
-/// One pool: (role, replicas, table, token budget, most sequences, KV blocks, watermark blocks).
-type PyPool<'py> = (String, u32, PyRef<'py, PyStepTable>, u64, u64, u64, u64);
+/// One pool, from a dictionary.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct PyPool {
+    role: String,
+    replicas: u32,
+    table: Py<PyStepTable>,
+    token_budget: u64,
+    max_seqs: u64,
+    kv_blocks: u64,
+    watermark_blocks: u64,
+    window_ps: u64,
+    fill_tok: u64,
+    cache: Option<PyCache>,
+}
+
+/// A prefix cache, from a dictionary: two tiers of (units, ps and ps before, pJ to read, to write).
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct PyCache {
+    tiers: [(u64, u64, u64, u64, u64); 2],
+    reused_only: bool,
+}
+
+/// A fleet beside its pools, from a dictionary.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct PyFleet {
+    block_tok: u64,
+    unit_tok: u64,
+    link_tok_ps: u64,
+    link_latency_ps: u64,
+    link_layers: u64,
+    first_token: String,
+    routing: String,
+    weight_1024: u64,
+    credit_1024: [u64; 3],
+    disaggregation: String,
+    local_below_tok: u64,
+    local_share_1024: u64,
+    local_queue_tok: u64,
+    local_busy_seqs: u64,
+}
+
+impl PyFleet {
+    fn read(&self, pools: Vec<PoolSpec>) -> Result<FleetSpec, Error> {
+        let first_token = match self.first_token.as_str() {
+            "prefill" => FirstToken::Prefill,
+            "decode" => FirstToken::Decode,
+            other => return Err(Error::range("first_token", other, "prefill or decode")),
+        };
+        let routing = match self.routing.as_str() {
+            "least-load" => Routing::LeastLoad,
+            "round-robin" => Routing::RoundRobin,
+            "prefix-aware" => Routing::PrefixAware {
+                weight_1024: self.weight_1024,
+                credit_1024: self.credit_1024,
+            },
+            "least-ttft" => Routing::LeastTtft,
+            other => {
+                let allowed = "least-load, round-robin, prefix-aware or least-ttft";
+                return Err(Error::range("routing", other, allowed));
+            }
+        };
+        let disaggregation = match self.disaggregation.as_str() {
+            "always" => Disaggregation::Always,
+            "never" => Disaggregation::Never,
+            "conditional" => Disaggregation::Conditional {
+                below_tok: self.local_below_tok,
+                share_1024: self.local_share_1024,
+                queue_tok: self.local_queue_tok,
+                busy_seqs: self.local_busy_seqs,
+            },
+            other => {
+                let allowed = "always, never or conditional";
+                return Err(Error::range("disaggregation", other, allowed));
+            }
+        };
+        Ok(FleetSpec {
+            pools,
+            block_tok: self.block_tok,
+            unit_tok: self.unit_tok,
+            link: LinkSpec {
+                tok_ps: self.link_tok_ps,
+                latency_ps: self.link_latency_ps,
+                layers: self.link_layers,
+            },
+            first_token,
+            routing,
+            disaggregation,
+        })
+    }
+}
 
 /// A fleet in time.
 #[pyclass(name = "Engine", module = "firstlight._core")]
@@ -66,25 +158,15 @@ pub(crate) struct PyEngine(Engine);
 #[pymethods]
 impl PyEngine {
     #[new]
-    #[pyo3(signature = (*, pools, block_tok, link_tok_ps, link_latency_ps, first_token))]
-    fn new(
-        pools: Vec<PyPool<'_>>,
-        block_tok: u64,
-        link_tok_ps: u64,
-        link_latency_ps: u64,
-        first_token: &str,
-    ) -> PyResult<Self> {
-        let pools = pools.into_iter().map(read_pool).collect::<Result<_, _>>()?;
-        let first_token = match first_token {
-            "prefill" => FirstToken::Prefill,
-            "decode" => FirstToken::Decode,
-            _ => return Err(Error::range("first_token", first_token, "prefill or decode").into()),
-        };
-        let link = LinkSpec { tok_ps: link_tok_ps, latency_ps: link_latency_ps };
-        Ok(Self(Engine::new(FleetSpec { pools, block_tok, link, first_token })?))
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from Python by value")]
+    fn new(pools: Vec<PyPool>, fleet: PyFleet) -> PyResult<Self> {
+        let pools = pools.iter().map(read_pool).collect::<Result<_, _>>()?;
+        Ok(Self(Engine::new(fleet.read(pools)?)?))
     }
 
     /// Adds requests in order of arrival.
+    ///
+    /// `unit_from` says where the units of each request begin in `unit_of`; both may be empty.
     fn push(
         &mut self,
         py: Python<'_>,
@@ -92,6 +174,8 @@ impl PyEngine {
         isl_tok: PyReadonlyArray1<'_, u32>,
         cached_tok: PyReadonlyArray1<'_, u32>,
         osl_tok: PyReadonlyArray1<'_, u32>,
+        unit_from: PyReadonlyArray1<'_, u64>,
+        unit_of: PyReadonlyArray1<'_, u32>,
     ) -> PyResult<()> {
         let (arrival, isl) = (column(arrival_ps), column(isl_tok));
         let (cached, osl) = (column(cached_tok), column(osl_tok));
@@ -103,9 +187,21 @@ impl PyEngine {
                 return Err(Error::shape(name, length, rows).into());
             }
         }
+        let (from, units) = (column(unit_from), column(unit_of));
+        if !from.is_empty() && from.len() != rows + 1 {
+            return Err(Error::shape("unit_from", from.len(), rows + 1).into());
+        }
         py.detach(|| {
             for row in 0..rows {
                 self.0.push(arrival[row], isl[row], cached[row], osl[row])?;
+                if let [begin, end] = from.get(row..row + 2).unwrap_or(&[]) {
+                    let range = index(*begin)..index(*end);
+                    let Some(ids) = units.get(range) else {
+                        let allowed = format!("rising, at most {}", units.len());
+                        return Err(Error::range(format!("unit_from[{row}]"), begin, allowed));
+                    };
+                    self.0.name_units(ids)?;
+                }
             }
             Ok(())
         })
@@ -167,6 +263,7 @@ impl PyEngine {
         let columns = PyDict::new(py);
         columns.set_item("first_ps", PyArray1::from_slice(py, &requests.first_ps))?;
         columns.set_item("last_ps", PyArray1::from_slice(py, &requests.last_ps))?;
+        columns.set_item("started_ps", PyArray1::from_slice(py, &requests.started_ps))?;
         let state: Vec<u8> = requests.states().map(|state| state as u8).collect();
         columns.set_item("state", PyArray1::from_vec(py, state))?;
         columns.set_item("preemptions", PyArray1::from_iter(py, requests.preemptions()))?;
@@ -187,10 +284,30 @@ fn column<T: numpy::Element + Copy>(array: PyReadonlyArray1<'_, T>) -> Vec<T> {
     array.as_array().to_vec()
 }
 
-fn read_pool(pool: PyPool<'_>) -> Result<PoolSpec, Error> {
-    let (role, replicas, table, token_budget, max_seqs, kv_blocks, watermark_blocks) = pool;
-    let (role, table) = (Role::parse(&role)?, Arc::clone(&table.0));
-    Ok(PoolSpec { role, replicas, table, token_budget, max_seqs, kv_blocks, watermark_blocks })
+fn read_pool(pool: &PyPool) -> Result<PoolSpec, Error> {
+    let cache = pool.cache.as_ref().map(|cache| CacheSpec {
+        tiers: cache.tiers.map(|(units, read_tok_ps, latency_ps, read_tok_pj, write_tok_pj)| {
+            TierSpec { units, read_tok_ps, latency_ps, read_tok_pj, write_tok_pj }
+        }),
+        reused_only: cache.reused_only,
+    });
+    Ok(PoolSpec {
+        role: Role::parse(&pool.role)?,
+        replicas: pool.replicas,
+        table: Arc::clone(&pool.table.get().0),
+        token_budget: pool.token_budget,
+        max_seqs: pool.max_seqs,
+        kv_blocks: pool.kv_blocks,
+        watermark_blocks: pool.watermark_blocks,
+        window_ps: pool.window_ps,
+        fill_tok: pool.fill_tok,
+        cache,
+    })
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "an index beyond memory finds nothing")]
+fn index(count: u64) -> usize {
+    count as usize
 }
 
 fn read_counters(counters: &Counters) -> BTreeMap<&'static str, u128> {
@@ -208,6 +325,22 @@ fn read_counters(counters: &Counters) -> BTreeMap<&'static str, u128> {
         ("blocks_freed", u128::from(c.blocks_freed)),
         ("pulled_tok", u128::from(c.pulled_tok)),
         ("link_ps", c.link_ps),
+        ("queried_tok", u128::from(c.queried_tok)),
+        ("hit_hbm_tok", u128::from(c.hit_tok[0])),
+        ("hit_dram_tok", u128::from(c.hit_tok[1])),
+        ("hit_storage_tok", u128::from(c.hit_tok[2])),
+        ("resumed_hit_tok", u128::from(c.resumed_hit_tok)),
+        ("evicted_tok", u128::from(c.evicted_tok)),
+        ("dram_read_tok", u128::from(c.tier_read_tok[0])),
+        ("storage_read_tok", u128::from(c.tier_read_tok[1])),
+        ("dram_read_ps", c.tier_read_ps[0]),
+        ("storage_read_ps", c.tier_read_ps[1]),
+        ("dram_written_tok", u128::from(c.tier_written_tok[0])),
+        ("storage_written_tok", u128::from(c.tier_written_tok[1])),
+        ("dram_pj", c.tier_pj[0]),
+        ("storage_pj", c.tier_pj[1]),
+        ("pull_saved_tok", u128::from(c.pull_saved_tok)),
+        ("local_prompts", u128::from(c.local_prompts)),
         ("prefill_linear_pj", c.prefill_linear_pj),
         ("prefill_attn_pj", c.prefill_attn_pj),
         ("prefill_head_pj", c.prefill_head_pj),

@@ -8,11 +8,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::clock::{NEVER, NextEvents, Ps};
-use super::fleet::{FleetSpec, Role};
+use super::fleet::{Disaggregation, FleetSpec, Role};
 use super::metrics::{Counters, Gaps};
 use super::replica::{Around, Replica};
 use super::request::{Requests, State};
-use super::router;
+use super::router::{self, Turns, View};
 use super::steps::index;
 use crate::error::Error;
 
@@ -50,6 +50,7 @@ pub struct Engine {
     replicas: Vec<Replica>,
     next: NextEvents,
     pulls: BinaryHeap<Reverse<(Ps, u32)>>,
+    turns: Turns,
     entry: std::ops::Range<usize>,
     decode: std::ops::Range<usize>,
     counters: Vec<Counters>,
@@ -90,6 +91,7 @@ impl Engine {
             arrived: 0,
             next: NextEvents::new(replicas.len()),
             pulls: BinaryHeap::new(),
+            turns: Turns::default(),
             entry,
             decode,
             counters: vec![Counters::default(); fleet.pools.len()],
@@ -142,6 +144,24 @@ impl Engine {
         Ok(())
     }
 
+    /// Names the units of the request pushed last: a chained hash id for each whole unit of its
+    /// prompt and, if known, of its answer, in order.
+    ///
+    /// # Errors
+    /// [`Error::Range`] when an id occurs twice, or the request has private `cached` tokens too.
+    pub fn name_units(&mut self, ids: &[u32]) -> Result<(), Error> {
+        let row = self.requests.len().saturating_sub(1);
+        if self.requests.live.last().is_some_and(|live| live.cached_tok > 0) && !ids.is_empty() {
+            let allowed = "0 for a request with unit ids: its cache decides what is present";
+            return Err(Error::range(format!("cached_tok[{row}]"), "above 0", allowed));
+        }
+        if self.requests.name_units(ids) {
+            return Ok(());
+        }
+        let allowed = "ids that differ within a request: chained hashes name the whole start";
+        Err(Error::range(format!("unit_ids[{row}]"), "a repeated id", allowed))
+    }
+
     /// Lets time pass until `until` [ps], at most `most_events` events.
     pub fn advance(&mut self, until: Ps, most_events: u64) -> Stop {
         let last_event = self.events.saturating_add(most_events);
@@ -191,26 +211,31 @@ impl Engine {
         while let Some(r) = self.told.pop() {
             self.judge(r);
         }
-        for r in std::mem::take(&mut self.handed) {
+        let mut handed = std::mem::take(&mut self.handed);
+        for r in handed.drain(..) {
             self.requests[r].holder = self.requests[r].replica;
-            let d = router::least_loaded(&self.replicas, self.decode.clone());
-            self.requests[r].replica = to_u32(d);
-            self.replicas[d].load += 1;
+            let routing = self.fleet.routing;
+            let range = self.decode.clone();
+            let d = router::decode(&mut self.replicas, range, &mut self.turns, routing);
+            self.assign(d, r, 0);
             self.enqueue(d, r, at);
         }
+        self.handed = handed;
     }
 
+    /// Takes a KV cache that has been pulled, or a prefix that has been read back.
     fn take_pulled(&mut self, r: u32, at: Ps) {
         self.events += 1;
-        let holder = self.requests[r].holder as usize;
-        let blocks = u64::from(self.requests[r].isl_tok).div_ceil(self.fleet.block_tok);
-        let pool = self.replicas[holder].pool;
-        self.replicas[holder].release(blocks, &mut self.counters[pool]);
-        self.touch(holder);
         let d = self.requests[r].replica as usize;
-        self.replicas[d].pulled(r, &mut self.requests);
-        let spec = &self.fleet.pools[self.replicas[d].pool];
-        if let Some(end) = self.replicas[d].receive(r, at, spec) {
+        if self.requests[r].state == State::Pulling {
+            let holder = self.requests[r].holder as usize;
+            let held = u64::from(self.requests[r].isl_tok);
+            let counters = &mut self.counters[self.replicas[holder].pool];
+            self.replicas[holder].give_back(r, held, &mut self.requests, counters, &self.fleet);
+            self.touch(holder);
+        }
+        let (replica, mut around) = self.split(d);
+        if let Some(end) = replica.receive(r, at, &mut around) {
             self.next.set(d, end);
         }
         self.touch(d);
@@ -232,12 +257,48 @@ impl Engine {
             self.missed += u64::from(counted);
             return;
         }
-        let i = router::least_loaded(&self.replicas, self.entry.clone());
-        self.requests[r].replica = to_u32(i);
-        let prefill = self.fleet.pools[self.replicas[i].pool].role == Role::Prefill;
-        let uncached = isl - u64::from(self.requests[r].cached_tok);
-        self.replicas[i].load += if prefill { uncached } else { 1 };
+        let (i, charged) = self.route(r, at);
+        self.assign(i, r, charged);
         self.enqueue(i, r, at);
+    }
+
+    /// Chooses who computes the prompt of `r`, and how many of its tokens that is.
+    fn route(&mut self, r: u32, now: Ps) -> (usize, u32) {
+        let (fleet, counters) = (&self.fleet, &mut self.counters[..]);
+        let mut view = View { fleet, requests: &self.requests, counters, now };
+        let mut turns = self.turns;
+        let entry = self.entry.clone();
+        let chosen = router::entry(&mut self.replicas, entry, r, &mut turns, &mut view);
+        if !self.decode.is_empty() && fleet.disaggregation != Disaggregation::Always {
+            let mut local = self.turns;
+            let range = self.decode.clone();
+            let d = router::decode(&mut self.replicas, range, &mut local, fleet.routing);
+            let busy_tok = self.replicas[chosen.0].prompt_tok;
+            if let Some(charged) = router::local(busy_tok, &mut self.replicas[d], r, &mut view) {
+                self.turns = local;
+                self.counters[self.replicas[d].pool].local_prompts += 1;
+                return (d, charged);
+            }
+        }
+        self.turns = turns;
+        chosen
+    }
+
+    /// Books `r` on replica `i`, which has `charged` tokens of its prompt to compute.
+    fn assign(&mut self, i: usize, r: u32, charged: u32) {
+        let isl = u64::from(self.requests[r].isl_tok);
+        self.requests[r].replica = to_u32(i);
+        self.requests[r].charged_tok = charged;
+        let replica = &mut self.replicas[i];
+        let spec = &self.fleet.pools[replica.pool];
+        let uncached = isl - u64::from(self.requests[r].cached_tok);
+        replica.load += if spec.role == Role::Prefill { uncached } else { 1 };
+        replica.context_tok += isl;
+        let charged = u64::from(charged);
+        if charged > 0 {
+            replica.prompt_tok += charged;
+            replica.queue_ps += spec.table.prompt_ps(charged, isl - charged, spec.token_budget);
+        }
     }
 
     fn enqueue(&mut self, i: usize, r: u32, at: Ps) {

@@ -48,6 +48,36 @@ pub struct PoolSpec {
     pub kv_blocks: u64,
     /// Blocks kept free when a request is admitted beside others.
     pub watermark_blocks: u64,
+    /// How long an idle replica waits for prompts to fill a pass [ps]; 0: not at all.
+    pub window_ps: u64,
+    /// Prompt tokens that fill a pass.
+    pub fill_tok: u64,
+    /// Prefix cache of each replica, if any.
+    pub cache: Option<CacheSpec>,
+}
+
+/// One tier of KV memory below HBM, of one replica.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TierSpec {
+    /// Units it holds; 0: there is no such tier.
+    pub units: u64,
+    /// Time to read one token back [ps]; reads follow each other.
+    pub read_tok_ps: u64,
+    /// Time before the first byte [ps].
+    pub latency_ps: u64,
+    /// Energy to read one token back [pJ].
+    pub read_tok_pj: u64,
+    /// Energy to write one token [pJ].
+    pub write_tok_pj: u64,
+}
+
+/// The prefix cache of one replica; HBM is its first tier.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CacheSpec {
+    /// DRAM and storage.
+    pub tiers: [TierSpec; 2],
+    /// Write back only units that were found again at least once.
+    pub reused_only: bool,
 }
 
 /// The KV link into each decode replica; pulls of one replica follow each other.
@@ -57,6 +87,58 @@ pub struct LinkSpec {
     pub tok_ps: u64,
     /// Time before the first byte [ps].
     pub latency_ps: u64,
+    /// Layers whose KV is sent while later layers are computed; 1: all is sent at the end.
+    pub layers: u64,
+}
+
+impl LinkSpec {
+    /// What is left of `wire` when a prompt that took `prompt_ps` ends: at least the last layer.
+    pub(crate) fn left_after(&self, wire: u64, prompt_ps: u64) -> u64 {
+        let early = |whole: u64| {
+            let part = u128::from(whole) * u128::from(self.layers - 1) / u128::from(self.layers);
+            u64::try_from(part).expect("Invariant: a part is at most the whole")
+        };
+        wire - early(wire).min(early(prompt_ps))
+    }
+}
+
+/// Which replica takes a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Routing {
+    /// The least load: unfinished requests, or prompt tokens to compute on prefill replicas.
+    LeastLoad,
+    /// One after the other.
+    RoundRobin,
+    /// Dynamo's cost: prompt tokens to compute, less those cached here, against context in use.
+    PrefixAware {
+        /// Weight of prompt tokens against context tokens, in 1/1024.
+        weight_1024: u64,
+        /// What a token cached in HBM, DRAM and storage is worth, in 1/1024.
+        credit_1024: [u64; 3],
+    },
+    /// The least estimated time to the end of the prompt, cached prefix counted: Mooncake's
+    /// Algorithm 1 without its copies between prefill instances.
+    LeastTtft,
+}
+
+/// When a decode replica computes a prompt itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disaggregation {
+    /// Every prompt is computed by the prefill pool.
+    Always,
+    /// None is.
+    Never,
+    /// Dynamo's rule: local when little is left to compute, or the prefill pool is busy.
+    Conditional {
+        /// Local when fewer prompt tokens than this are uncached …
+        below_tok: u64,
+        /// … and they are less than this share of the prompt, in 1/1024.
+        share_1024: u64,
+        /// Local too when the chosen prefill replica has more tokens to compute; 0: never.
+        queue_tok: u64,
+        /// Never local when the decode replica has this many unfinished requests; 0: no such line.
+        busy_seqs: u64,
+    },
 }
 
 /// Who emits the first token of a disaggregated request.
@@ -79,6 +161,12 @@ pub struct FleetSpec {
     pub link: LinkSpec,
     /// Who emits the first token of a disaggregated request.
     pub first_token: FirstToken,
+    /// Tokens in a unit of the prefix cache: whole blocks.
+    pub unit_tok: u64,
+    /// Which replica takes a request.
+    pub routing: Routing,
+    /// Which prompts the decode pool computes itself.
+    pub disaggregation: Disaggregation,
 }
 
 /// More replicas than this are refused before anything is allocated.
@@ -96,6 +184,26 @@ impl FleetSpec {
         if self.link.tok_ps > 1_000_000_000_000 || self.link.latency_ps > 1_000_000_000_000_000 {
             return Err(Error::range("link", "a slower link", "1 s a token, 1000 s latency"));
         }
+        if self.link.layers == 0 || self.link.layers > 4096 {
+            return Err(Error::range("link.layers", self.link.layers, "1 to 4096"));
+        }
+        if self.unit_tok == 0
+            || !self.unit_tok.is_multiple_of(self.block_tok)
+            || self.unit_tok > 1 << 20
+        {
+            let allowed = format!("a multiple of block_tok, {}, up to 2^20", self.block_tok);
+            return Err(Error::range("unit_tok", self.unit_tok, allowed));
+        }
+        if let Routing::PrefixAware { weight_1024, credit_1024 } = self.routing {
+            let credit = credit_1024.into_iter().max().unwrap_or(0);
+            if weight_1024 > 1 << 20 || credit > 1024 {
+                return Err(Error::range(
+                    "routing",
+                    "other weights",
+                    "weights ≤ 1024, credits ≤ 1",
+                ));
+            }
+        }
         let has = |role| self.pools.iter().any(|pool| pool.role == role);
         if has(Role::Prefill) != has(Role::Decode) {
             let given = if has(Role::Prefill) { "prefill alone" } else { "decode alone" };
@@ -104,6 +212,10 @@ impl FleetSpec {
         if has(Role::Mixed) == has(Role::Prefill) {
             let given = if has(Role::Mixed) { "mixed beside prefill" } else { "none" };
             return Err(Error::range("pools", given, "mixed alone, or prefill and decode"));
+        }
+        let changes = self.pools.windows(2).filter(|pair| pair[0].role != pair[1].role).count();
+        if changes > 1 {
+            return Err(Error::range("pools", "mixed order", "pools of one role side by side"));
         }
         for (at, pool) in self.pools.iter().enumerate() {
             pool.check(at)?;
@@ -114,6 +226,13 @@ impl FleetSpec {
             return Err(Error::range("replicas", replicas, format!("at most {MOST_REPLICAS}")));
         }
         Ok(())
+    }
+}
+
+impl FleetSpec {
+    /// Blocks in a unit of the prefix cache.
+    pub(crate) fn unit_blocks(&self) -> u64 {
+        self.unit_tok / self.block_tok
     }
 }
 
@@ -135,6 +254,22 @@ impl PoolSpec {
         }
         if !(1..=1 << 40).contains(&self.kv_blocks) {
             return Err(Error::range(name("kv_blocks"), self.kv_blocks, "1 to 2^40"));
+        }
+        if self.window_ps > 0 && self.role == Role::Decode {
+            let allowed = "0 on a decode pool: nobody waits to fill a decode step";
+            return Err(Error::range(name("window_ps"), self.window_ps, allowed));
+        }
+        if self.window_ps > 1_000_000_000_000_000 {
+            return Err(Error::range(name("window_ps"), self.window_ps, "at most 1000 s"));
+        }
+        for tier in self.cache.iter().flat_map(|cache| cache.tiers) {
+            let slow = tier.read_tok_ps > 1_000_000_000_000
+                || tier.latency_ps > 1_000_000_000_000_000
+                || tier.read_tok_pj.max(tier.write_tok_pj) > 1_000_000_000_000_000;
+            if slow || tier.units >= u64::from(u32::MAX) {
+                let allowed = "1 s and 1 kJ a token, 1000 s latency, below 2^32 units";
+                return Err(Error::range(name("cache.tiers"), "a larger tier", allowed));
+            }
         }
         if self.watermark_blocks >= self.kv_blocks {
             let allowed = format!("below kv_blocks, {}", self.kv_blocks);

@@ -33,6 +33,26 @@ pub struct Counters {
     pub pulled_tok: u64,
     /// Time the links into the pool were busy [ps].
     pub link_ps: u128,
+    /// Prompt tokens of first admissions that asked the prefix cache.
+    pub queried_tok: u64,
+    /// Of these, tokens found in HBM, in DRAM and in storage.
+    pub hit_tok: [u64; 3],
+    /// Tokens that preempted requests found when they resumed.
+    pub resumed_hit_tok: u64,
+    /// Tokens evicted from HBM.
+    pub evicted_tok: u64,
+    /// Tokens read back from DRAM and from storage.
+    pub tier_read_tok: [u64; 2],
+    /// Time their channels were busy with that [ps].
+    pub tier_read_ps: [u128; 2],
+    /// Tokens written to DRAM and to storage.
+    pub tier_written_tok: [u64; 2],
+    /// Energy of reading from and writing to DRAM and storage [pJ].
+    pub tier_pj: [u128; 2],
+    /// Context tokens that need not be pulled because the decode replica had them.
+    pub pull_saved_tok: u64,
+    /// Requests whose prompt a decode replica computed itself.
+    pub local_prompts: u64,
     /// Energy above idle: linear layers booked to prefill [pJ].
     pub prefill_linear_pj: u128,
     /// Energy above idle: attention of prompts [pJ].

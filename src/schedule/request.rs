@@ -4,6 +4,7 @@
 //! Queued ─► Prefilling ─► Decoding ─► Done                      one pool
 //!    ▲          │             │
 //!    └──────────┴─ preempted ─┘
+//! Queued ─► Loading ─► Loaded ─► Prefilling                     a prefix in a lower tier
 //! Queued ─► Prefilling ─► Handed ─► Pulling ─► Ready ─► Decoding ─► Done      two pools
 //! ```
 
@@ -32,6 +33,10 @@ pub enum State {
     Done = 6,
     /// It can never fit the memory of one replica.
     Rejected = 7,
+    /// A cached start of its prompt is being read back from a lower tier.
+    Loading = 8,
+    /// That has come; the rest of its prompt is computed next.
+    Loaded = 9,
 }
 
 /// What the loop needs of one request: one cache line.
@@ -58,6 +63,8 @@ pub struct Live {
     pub(crate) holder: u32,
     /// The replica that decodes it.
     pub(crate) replica: u32,
+    /// Prompt tokens that its entry replica was charged with when it was routed, until computed.
+    pub(crate) charged_tok: u32,
     /// Where it is.
     pub state: State,
     /// How often it was preempted.
@@ -85,6 +92,16 @@ pub struct Requests {
     pub first_ps: Vec<Ps>,
     /// Last token at the client [ps], [`NEVER`] before.
     pub last_ps: Vec<Ps>,
+    /// First admission [ps], [`NEVER`] before.
+    pub started_ps: Vec<Ps>,
+    /// Ids of the units of all requests, one after the other.
+    pub(crate) unit_of: Vec<u32>,
+    /// Beside them: on which side of a hand-over (1, 2) the request uses the cached unit.
+    pub(crate) unit_users: Vec<u8>,
+    /// Where each request's units begin; empty while no request has any.
+    unit_from: Vec<u32>,
+    /// The last request that named each unit.
+    named_by: Vec<u32>,
 }
 
 impl Requests {
@@ -121,15 +138,72 @@ impl Requests {
             next: NONE,
             holder: NONE,
             replica: NONE,
+            charged_tok: 0,
             state: State::Queued,
             preemptions: 0,
         });
         self.first_ps.push(NEVER);
         self.last_ps.push(NEVER);
+        self.started_ps.push(NEVER);
+        if !self.unit_from.is_empty() {
+            self.unit_from.push(self.unit_end());
+        }
     }
 
     pub(crate) fn num_tok(&self, r: u32) -> u64 {
         self[r].num_tok()
+    }
+
+    /// Names the units of the request pushed last; `false`, and nothing is named, when one occurs
+    /// twice or there are too many.
+    pub(crate) fn name_units(&mut self, ids: &[u32]) -> bool {
+        let Some(row) = self.len().checked_sub(1) else { return false };
+        let row = u32::try_from(row).unwrap_or(NONE);
+        let widest = ids.iter().max().map_or(0, |&id| id as usize + 1);
+        if u32::try_from(self.unit_of.len() + ids.len()).is_err() {
+            return false;
+        }
+        if self.unit_from.is_empty() {
+            self.unit_from.resize(self.len(), 0);
+        }
+        if widest > self.named_by.len() {
+            self.named_by.resize(widest, NONE);
+        }
+        for &id in ids {
+            if std::mem::replace(&mut self.named_by[id as usize], row) == row {
+                return false;
+            }
+        }
+        self.unit_of.extend_from_slice(ids);
+        self.unit_users.resize(self.unit_of.len(), 0);
+        true
+    }
+
+    fn unit_end(&self) -> u32 {
+        u32::try_from(self.unit_of.len()).expect("name_units bounds it")
+    }
+
+    pub(crate) fn unit_range(&self, r: u32) -> std::ops::Range<usize> {
+        let at = r as usize;
+        let Some(&from) = self.unit_from.get(at) else { return 0..0 };
+        let to = self.unit_from.get(at + 1).map_or(self.unit_of.len(), |&to| to as usize);
+        from as usize..to
+    }
+
+    pub(crate) fn units(&self, r: u32) -> &[u32] {
+        &self.unit_of[self.unit_range(r)]
+    }
+
+    pub(crate) fn note_start(&mut self, r: u32, now: Ps) {
+        let start = &mut self.started_ps[r as usize];
+        if *start == NEVER {
+            *start = now;
+        }
+    }
+
+    /// From the first admission of `r` to the end of its prompt, once it is handed over [ps].
+    pub(crate) fn prompt_ps(&self, r: u32) -> Ps {
+        self[r].paused_ps - self.started_ps[r as usize]
     }
 }
 

@@ -1,16 +1,130 @@
-//! Which replica takes a request.
+//! Which replica takes a request, and who computes its prompt.
 
+use std::ops::Range;
+
+use super::clock::Ps;
+use super::fleet::{Disaggregation, FleetSpec, Routing};
+use super::metrics::Counters;
 use super::replica::Replica;
+use super::request::Requests;
+use super::steps::index;
 
-/// The replica of `range` with the least load; the lowest of equals.
+/// What a router sees.
+pub(crate) struct View<'a> {
+    pub(crate) fleet: &'a FleetSpec,
+    pub(crate) requests: &'a Requests,
+    pub(crate) counters: &'a mut [Counters],
+    pub(crate) now: Ps,
+}
+
+/// Whose turn is next, for each stage of a request.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Turns {
+    pub(crate) entry: u64,
+    pub(crate) decode: u64,
+}
+
+impl View<'_> {
+    /// Tokens of the start of `r`'s prompt that replica `i` has: in HBM, DRAM and storage.
+    fn cached(&mut self, replica: &mut Replica, r: u32) -> [u64; 3] {
+        let private = u64::from(self.requests[r].cached_tok);
+        if private > 0 {
+            return [private, 0, 0];
+        }
+        let counters = &mut self.counters[replica.pool];
+        let found = replica.overlap(r, self.now, self.requests, counters, self.fleet);
+        [found.hbm, found.lower[0], found.lower[1]].map(|units| units * self.fleet.unit_tok)
+    }
+}
+
+/// The replica of `range` that computes the prompt of `r`, and the tokens it is charged with.
+pub(crate) fn entry(
+    replicas: &mut [Replica],
+    range: Range<usize>,
+    r: u32,
+    turns: &mut Turns,
+    view: &mut View<'_>,
+) -> (usize, u32) {
+    let isl = u64::from(view.requests[r].isl_tok);
+    let best = match view.fleet.routing {
+        Routing::LeastLoad => least(replicas, range, |replica| replica.load),
+        Routing::RoundRobin => next_turn(&mut turns.entry, &range),
+        Routing::PrefixAware { weight_1024, credit_1024 } => least(replicas, range, |replica| {
+            let cached = view.cached(replica, r);
+            let credit: u64 = cached.iter().zip(credit_1024).map(|(tok, c)| tok * c).sum();
+            let to_compute = 1024 * (replica.prompt_tok + isl) - credit;
+            u128::from(weight_1024) * u128::from(to_compute)
+                + (u128::from(replica.context_tok) << 20)
+        }),
+        Routing::LeastTtft => least(replicas, range, |replica| {
+            let cached: u64 = view.cached(replica, r).iter().sum();
+            let spec = &view.fleet.pools[replica.pool];
+            replica.queue_ps + spec.table.prompt_ps(isl - cached, cached, spec.token_budget)
+        }),
+    };
+    let new = match view.fleet.routing {
+        Routing::LeastLoad | Routing::RoundRobin => isl - u64::from(view.requests[r].cached_tok),
+        _ => isl - view.cached(&mut replicas[best], r).iter().sum::<u64>(),
+    };
+    (best, u32::try_from(new).expect("Invariant: a part of a prompt is at most the prompt"))
+}
+
+/// The replica of `range` that decodes a request whose prompt is computed.
+pub(crate) fn decode(
+    replicas: &mut [Replica],
+    range: Range<usize>,
+    turns: &mut Turns,
+    routing: Routing,
+) -> usize {
+    match routing {
+        Routing::RoundRobin => next_turn(&mut turns.decode, &range),
+        Routing::PrefixAware { .. } => least(replicas, range, |replica| replica.context_tok),
+        Routing::LeastLoad | Routing::LeastTtft => least(replicas, range, |replica| replica.load),
+    }
+}
+
+/// The tokens of the prompt of `r` that `decode` computes itself, if it is to do that.
 ///
-/// Load is unfinished requests on mixed and decode replicas, prompt tokens still to compute on
-/// prefill replicas.
-pub(crate) fn least_loaded(replicas: &[Replica], range: std::ops::Range<usize>) -> usize {
+/// `queued_tok` is what the prefill replica that would take it has still to compute.
+pub(crate) fn local(
+    queued_tok: u64,
+    decode: &mut Replica,
+    r: u32,
+    view: &mut View<'_>,
+) -> Option<u32> {
+    let isl = u64::from(view.requests[r].isl_tok);
+    let new = isl - view.cached(decode, r)[0];
+    let local = match view.fleet.disaggregation {
+        Disaggregation::Always => false,
+        Disaggregation::Never => true,
+        Disaggregation::Conditional { below_tok, share_1024, queue_tok, busy_seqs } => {
+            let little = new < below_tok && new * 1024 < share_1024 * isl;
+            let queued = queue_tok > 0 && queued_tok > queue_tok;
+            let busy = busy_seqs > 0 && decode.load >= busy_seqs;
+            (little || queued) && !busy
+        }
+    };
+    local.then(|| u32::try_from(new).expect("Invariant: a part of a prompt is at most the prompt"))
+}
+
+fn next_turn(turn: &mut u64, range: &Range<usize>) -> usize {
+    let chosen = range.start + index(*turn % range.len() as u64);
+    *turn += 1;
+    chosen
+}
+
+/// The replica of `range` with the least cost; the lowest of equals.
+fn least<C: PartialOrd>(
+    replicas: &mut [Replica],
+    range: Range<usize>,
+    mut cost: impl FnMut(&mut Replica) -> C,
+) -> usize {
     let mut best = range.start;
-    for i in range {
-        if replicas[i].load < replicas[best].load {
-            best = i;
+    let mut least = cost(&mut replicas[best]);
+    for i in range.skip(1) {
+        let other = cost(&mut replicas[i]);
+        if other < least {
+            (best, least) = (i, other);
         }
     }
     best

@@ -175,6 +175,15 @@ impl StepTable {
         self.decode_attn_floor_pj[index(n)] + self.decode_attn_ctx_pj[index(n)] * context
     }
 
+    /// Estimated time of a prompt alone: `new` tokens behind `hit` cached ones, `budget` a step.
+    pub(crate) fn prompt_ps(&self, new: u64, hit: u64, budget: u64) -> Ps {
+        let (whole, rest) = (new / budget, new % budget);
+        let pair = self.prefill_attn_pair_fs[index(new.min(budget))];
+        whole * self.linear_ps[index(budget)]
+            + self.linear_ps[index(rest)]
+            + floor_milli(pairs(new, hit), pair)
+    }
+
     pub(crate) fn step_ps(&self, m: u64, emitted: u64, prefill: u64, decode: u64) -> Ps {
         self.linear_ps[index(m)]
             + self.head_ps[index(emitted)]

@@ -327,6 +327,7 @@ def test_the_binding_resource_is_the_one_whose_increase_helps_most(small, answer
     for one in answer.designs:
         binding = one.binding
         assert binding.marginal == max(binding.others.values())
+        assert 0.0 not in binding.others.values()
         assert 0.0 < binding.marginal < 1.3, one.name
     one = solved(small, "gpu-colocated")
     name = answer.design("gpu-colocated").binding.resource

@@ -1,5 +1,7 @@
 """The compiled engine equals the step-by-step reference to the last picosecond and picojoule."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -7,7 +9,17 @@ from hypothesis import strategies as st
 
 from firstlight import schedule
 from firstlight.steps import StepTable
+from reference import fleet as records
 from reference import schedule as reference
+
+COUNTED = (
+    "hit_hbm_tok",
+    "hit_dram_tok",
+    "hit_storage_tok",
+    "resumed_hit_tok",
+    "pull_saved_tok",
+    "local_prompts",
+)
 
 
 def make_table(rng, max_tok, max_seqs, scale):
@@ -37,12 +49,47 @@ def make_table(rng, max_tok, max_seqs, scale):
 
 
 def plain(table):
-    return reference.Table(
+    return records.Table(
         **{
             name: value if isinstance(value, int) else [int(v) for v in value]
-            for name in reference.Table.__dataclass_fields__
+            for name in records.Table.__dataclass_fields__
             for value in [getattr(table, name)]
         }
+    )
+
+
+def plain_pool(pool):
+    def tier(given):
+        given = given or schedule.Tier(units=0)
+        return records.Tier(*(getattr(given, name) for name in records.Tier.__dataclass_fields__))
+
+    cache = None
+    if pool.cache is not None:
+        tiers = [tier(pool.cache.dram), tier(pool.cache.storage)]
+        cache = (tiers, pool.cache.write_back == "reused")
+    same = {
+        name: getattr(pool, name)
+        for name in records.Pool.__dataclass_fields__
+        if name not in ("table", "cache")
+    }
+    return records.Pool(**same, table=plain(pool.table), cache=cache)
+
+
+def settings_of(fleet):
+    routing, split = fleet.routing, fleet.disaggregation
+    return records.Settings(
+        block_tok=fleet.block_tok,
+        unit_tok=fleet.unit_tok,
+        link_tok_ps=fleet.link_tok_ps,
+        link_latency_ps=fleet.link_latency_ps,
+        link_layers=fleet.link_layers,
+        first_token=fleet.first_token,
+        routing=routing.policy,
+        weight_1024=round(1024 * routing.weight),
+        disaggregation=split.policy,
+        local_below_tok=split.local_below_tok,
+        local_queue_tok=split.queue_tok,
+        local_busy_seqs=split.busy_seqs,
     )
 
 
@@ -69,14 +116,30 @@ def make_case(seed):
                 max_seqs=max_seqs,
                 kv_blocks=kv_blocks,
                 watermark_blocks=int(rng.integers(0, 2)),
+                window_ps=0 if role == "decode" else int(rng.choice([0, 0, scale * 50])),
+                fill_tok=int(rng.integers(1, longest)),
+                cache=make_cache(rng, longest) if rng.random() < 0.6 else None,
             )
         )
+    unit_blocks = int(rng.integers(1, 3))
     fleet = schedule.Fleet(
         pools=tuple(pools),
         block_tok=block_tok,
+        unit_tok=unit_blocks * block_tok,
         link_tok_ps=int(rng.integers(0, scale * 3)),
         link_latency_ps=int(rng.integers(0, scale * 30)),
+        link_layers=int(rng.choice([1, 1, 4])),
         first_token=str(rng.choice(["prefill", "decode"])),
+        routing=schedule.Routing(
+            policy=str(rng.choice(["least-load", "round-robin", "prefix-aware", "least-ttft"])),
+            weight=float(rng.choice([0.5, 1.0, 2.0])),
+        ),
+        disaggregation=schedule.Disaggregation(
+            policy=str(rng.choice(["always", "always", "never", "conditional"])),
+            local_below_tok=int(rng.integers(1, longest)),
+            queue_tok=int(rng.integers(0, 2) * rng.integers(1, longest)),
+            busy_seqs=int(rng.integers(0, 2) * rng.integers(1, 9)),
+        ),
     )
     count = int(rng.integers(1, 40))
     isl = rng.integers(1, longest + 1, count)
@@ -84,47 +147,74 @@ def make_case(seed):
     cached = (isl * rng.random(count) * rng.integers(0, 2)).astype(np.int64)
     spread = scale * longest * int(rng.choice([0, 1, 40]))
     arrival = np.sort(rng.integers(0, spread + 1, count))
+    units = [[] for _ in range(count)]
+    if rng.random() < 0.6:
+        units = make_units(rng, isl, osl, unit_blocks * block_tok)
+        cached[:] = 0
     arrivals = schedule.Arrivals(
         arrival_ps=arrival.astype(np.uint64),
         isl_tok=isl.astype(np.uint32),
         cached_tok=np.minimum(cached, isl - 1).astype(np.uint32),
         osl_tok=osl.astype(np.uint32),
+        unit_from=np.cumsum([0, *map(len, units)]).astype(np.uint64),
+        unit_of=np.concatenate([[], *units]).astype(np.uint32),
     )
     return fleet, arrivals
+
+
+def make_cache(rng, longest):
+    def tier():
+        if rng.random() < 0.4:
+            return None
+        return schedule.Tier(
+            units=int(rng.integers(1, longest)),
+            read_tok_ps=int(rng.choice([0, 5, 900])),
+            latency_ps=int(rng.choice([0, 0, 4000])),
+            read_tok_pj=int(rng.integers(0, 50)),
+            write_tok_pj=int(rng.integers(0, 50)),
+        )
+
+    return schedule.Cache(
+        dram=tier(), storage=tier(), write_back=str(rng.choice(["all", "all", "reused"]))
+    )
+
+
+def make_units(rng, isl, osl, unit_tok):
+    """Chained ids: each request goes on from a random point of an earlier one, or starts anew."""
+    units, fresh = [], 0
+    for i in range(len(isl)):
+        # Some traces name only the prompt, some the answer too.
+        named = int(isl[i] + (osl[i] if rng.random() < 0.5 else 0)) // unit_tok
+        start = []
+        if i and rng.random() < 0.7:
+            parent = units[int(rng.integers(0, i))]
+            start = parent[: int(rng.integers(0, len(parent) + 1))][:named]
+        own = list(range(fresh, fresh + named - len(start)))
+        fresh += len(own)
+        units.append(start + own)
+    return units
 
 
 def check(seed):
     fleet, arrivals = make_case(seed)
     outcome = schedule.run(fleet, arrivals)
-    tables = {id(pool.table): plain(pool.table) for pool in fleet.pools}
     simulation = reference.Simulation(
-        [
-            reference.Pool(
-                pool.role,
-                pool.replicas,
-                tables[id(pool.table)],
-                pool.token_budget,
-                pool.max_seqs,
-                pool.kv_blocks,
-                pool.watermark_blocks,
-            )
-            for pool in fleet.pools
-        ],
-        fleet.block_tok,
-        fleet.link_tok_ps,
-        fleet.link_latency_ps,
-        fleet.first_token,
+        [plain_pool(pool) for pool in fleet.pools], settings_of(fleet)
     )
+    begin, ids = arrivals.unit_from.tolist(), arrivals.unit_of.tolist()
     rows = zip(
         arrivals.arrival_ps.tolist(),
         arrivals.isl_tok.tolist(),
         arrivals.cached_tok.tolist(),
         arrivals.osl_tok.tolist(),
+        [tuple(ids[a:b]) for a, b in pairwise(begin)],
         strict=True,
     )
     simulation.run(list(rows))
     assert outcome.first_ps.tolist() == [r.first_ps for r in simulation.requests], seed
     assert outcome.last_ps.tolist() == [r.last_ps for r in simulation.requests], seed
+    started = [r.started_ps for r in simulation.requests]
+    assert outcome.started_ps.tolist() == started, seed
     assert outcome.preemptions.tolist() == [r.preemptions for r in simulation.requests], seed
     assert list(outcome.total) == simulation.counters(), seed
     counts = {i: int(c) for i, c in enumerate(outcome.gap_counts) if c}
@@ -134,7 +224,7 @@ def check(seed):
     return simulation
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**63 - 1))
 def test_engine_equals_the_step_by_step_reference(seed):
     check(seed)
@@ -142,13 +232,15 @@ def test_engine_equals_the_step_by_step_reference(seed):
 
 def test_the_random_cases_reach_every_corner():
     """The parity test is worth something only if its cases preempt, hand over, block and reject."""
-    seen = {"preempted": 0, "handed": 0, "done": 0, "long": 0}
-    for seed in range(150):
+    seen = dict.fromkeys(("preempted", "handed", "done", "long", *COUNTED), 0)
+    for seed in range(60):
         simulation = check(seed)
         seen["preempted"] += sum(r.preemptions for r in simulation.requests)
         seen["handed"] += sum(r.decode is not None for r in simulation.requests)
         seen["done"] += sum(r.state == "done" for r in simulation.requests)
         seen["long"] += sum(r.osl > 50 for r in simulation.requests)
+        for name in COUNTED:
+            seen[name] += sum(count[name] for count in simulation.counters())
     assert min(seen.values()) > 50, seen
 
 

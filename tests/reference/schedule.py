@@ -7,11 +7,11 @@ compiled engine agrees to the last picosecond and picojoule.
 Rules, in the order they apply at one instant `t`:
 
 1. every replica whose step ends at `t` ends it, lowest number first; a prompt that ends on a prefill
-   replica goes to the queue of the decode replica with the fewest unfinished requests;
-2. pulls that end at `t` are taken: the prefill side frees its blocks, the request is ready;
-3. requests that arrive at `t` are routed to the entry replica with the least load (unfinished
-   requests; on prefill replicas: prompt tokens still to compute);
-4. every replica that does nothing plans a step.
+   replica goes to the queue of a decode replica;
+2. pulls and read-backs that end at `t` are taken: the prefill side frees its blocks, the request is
+   ready, or its prompt can go on;
+3. requests that arrive at `t` are routed;
+4. every replica that does nothing plans a step, or waits for a fuller pass.
 
 Planning a step: the running list in order, one token for each that decodes and what is left of the
 token budget for an unfinished prompt; when blocks do not suffice, the last of the running list is
@@ -23,108 +23,21 @@ queue is tried at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from reference.fleet import COUNTERS, NEVER, Replica, Request
+from reference.memory import Memory
+from reference.router import Router
 
-NEVER = 2**64 - 1
 GAP_SUB_BITS = 7
 
 
-@dataclass
-class Table:
-    linear_ps: list
-    head_ps: list
-    prefill_attn_floor_ps: int
-    prefill_attn_pair_fs: list
-    decode_attn_floor_ps: list
-    decode_attn_ctx_ps: list
-    mix_1024: int
-    linear_pj: list
-    head_pj: list
-    prefill_attn_pair_fj: list
-    decode_attn_floor_pj: list
-    decode_attn_ctx_pj: list
-
-
-@dataclass
-class Pool:
-    role: str
-    replicas: int
-    table: Table
-    token_budget: int
-    max_seqs: int
-    kv_blocks: int
-    watermark_blocks: int = 0
-
-
-@dataclass
-class Request:
-    number: int
-    arrival_ps: int
-    isl: int
-    cached: int
-    osl: int
-    state: str = "queued"
-    computed: int = 0
-    generated: int = 0
-    held: int = 0
-    first_ps: int = NEVER
-    last_ps: int = NEVER
-    emitted_ps: int = 0
-    preemptions: int = 0
-    decoding: bool = False  # its cache is complete: one token a step
-    prefill: Replica | None = None
-    decode: Replica | None = None
-
-    @property
-    def tokens(self):
-        return self.isl + self.generated
-
-
-@dataclass
-class Replica:
-    pool: Pool
-    number: int
-    free: int
-    running: list = field(default_factory=list)
-    waiting: list = field(default_factory=list)
-    ready: list = field(default_factory=list)
-    pulling: int = 0
-    link_free: int = 0
-    load: int = 0
-    ends: int = NEVER
-    started: int = 0
-    plan: list = field(default_factory=list)
-
-
-COUNTERS = [
-    "steps",
-    "prefill_ps",
-    "decode_ps",
-    "prefill_tok",
-    "recomputed_tok",
-    "decode_tok",
-    "emitted_tok",
-    "preemptions",
-    "blocks_taken",
-    "blocks_freed",
-    "pulled_tok",
-    "link_ps",
-    "prefill_linear_pj",
-    "prefill_attn_pj",
-    "prefill_head_pj",
-    "decode_linear_pj",
-    "decode_attn_pj",
-    "decode_head_pj",
-]
-
-
-class Simulation:
-    def __init__(self, pools, block_tok, link_tok_ps, link_latency_ps, first_token):
+class Simulation(Memory, Router):
+    def __init__(self, pools, settings):
         self.pools = pools
-        self.block = block_tok
-        self.link_tok_ps = link_tok_ps
-        self.link_latency_ps = link_latency_ps
-        self.first_token = first_token
+        self.settings = settings
+        self.block = settings.block_tok
+        self.unit_blocks = settings.unit_tok // settings.block_tok
+        self.first_token = settings.first_token
+        self.turns = {"entry": 0, "decode": 0}
         self.replicas = []
         for pool in pools:
             for _ in range(pool.replicas):
@@ -137,22 +50,8 @@ class Simulation:
 
     # --- small words -----------------------------------------------------------------------------
 
-    def blocks(self, tokens):
-        return -(-tokens // self.block)
-
     def counters(self):
         return [self.count[id(pool)] for pool in self.pools]
-
-    def take(self, replica, request, blocks):
-        assert blocks <= replica.free
-        replica.free -= blocks
-        request.held += blocks
-        self.count[id(replica.pool)]["blocks_taken"] += blocks
-
-    def free_all(self, replica, request):
-        replica.free += request.held
-        self.count[id(replica.pool)]["blocks_freed"] += request.held
-        request.held = 0
 
     def gap(self, ps):
         if ps < 1 << GAP_SUB_BITS:
@@ -178,11 +77,11 @@ class Simulation:
     # --- the loop --------------------------------------------------------------------------------
 
     def run(self, arrivals):
-        """`arrivals`: (arrival_ps, isl, cached, osl), sorted."""
+        """`arrivals`: (arrival_ps, isl, cached, osl, units), sorted."""
         self.requests = [Request(i, *row) for i, row in enumerate(arrivals)]
         coming = list(self.requests)
         while True:
-            now = min(replica.ends for replica in self.replicas)
+            now = min(min(replica.ends, replica.holds) for replica in self.replicas)
             if coming:
                 now = min(now, coming[0].arrival_ps)
             if self.pulls:
@@ -207,32 +106,47 @@ class Simulation:
             if self.blocks(tokens) > pool.kv_blocks:
                 request.state = "rejected"
                 return
-        entry = [r for r in self.replicas if r.pool.role != "decode"]
-        replica = min(entry, key=lambda r: (r.load, r.number))
-        is_prefill = replica.pool.role == "prefill"
-        replica.load += request.isl - request.cached if is_prefill else 1
-        request.prefill = replica
+        replica, new = self.route(request)
+        if replica.pool.role == "decode":
+            request.decode = replica
+        else:
+            request.prefill = replica
+        self.assign(replica, request, new)
         replica.waiting.append(request)
 
-    def hand_over(self, request):
+    def hand_over(self, request, now):
         request.state = "handed"
-        decode = [r for r in self.replicas if r.pool.role == "decode"]
-        request.decode = min(decode, key=lambda r: (r.load, r.number))
-        request.decode.load += 1
+        request.prompt_end_ps = now
+        request.decode, turned = self.choose_decode(
+            [r for r in self.replicas if r.pool.role == "decode"]
+        )
+        self.turns["decode"] += turned
+        self.assign(request.decode, request, 0)
         request.decode.waiting.append(request)
 
     def pulled(self, request):
-        count = self.count[id(request.prefill.pool)]
-        held = self.blocks(request.isl)
-        request.prefill.free += held
-        count["blocks_freed"] += held
+        home = request.home()
+        home.coming -= 1
+        if request.state == "loading":
+            request.state = "loaded"
+            home.loaded.append(request)
+            return
+        self.give_back(request.prefill, request, request.isl)
         request.state = "ready"
-        request.decode.pulling -= 1
-        request.decode.ready.append(request)
+        self.register(home, request, 0, request.computed)
+        home.ready.append(request)
 
     # --- planning --------------------------------------------------------------------------------
 
     def start(self, replica, now):
+        pool = replica.pool
+        replica.holds = NEVER
+        if pool.window_ps and not replica.running and replica.waiting:
+            new = [r.tokens - min(r.cached, r.tokens - 1) for r in replica.waiting]
+            until = replica.waiting[0].arrival_ps + pool.window_ps
+            if sum(new) < pool.fill_tok and until > now:
+                replica.holds = until
+                return
         while True:
             replica.plan = []
             preempted = self.plan_running(replica)
@@ -259,76 +173,137 @@ class Simulation:
                 preempted = True
                 if victim is request:
                     return True
-            self.take(replica, request, new)
+            self.take(replica, new)
             if want:
                 replica.plan.append((request, want))
                 budget -= want
+                if not request.decoding:
+                    self.register(replica, request, request.computed, request.computed + want)
         return preempted
 
     def plan_waiting(self, replica, now):
-        pool = replica.pool
-        budget = pool.token_budget - sum(q for _, q in replica.plan)
+        budget = replica.pool.token_budget - sum(q for _, q in replica.plan)
         while budget > 0 and replica.ready:
             request = replica.ready[0]
             new = self.blocks(request.computed + 1) - self.blocks(request.computed)
             if not self.make_room(replica, new, request):
                 break
-            self.take(replica, request, new)
+            self.take(replica, new)
             replica.ready.pop(0)
             replica.running.append(request)
             request.state = "running"
             request.decoding = True
             replica.plan.append((request, 1))
             budget -= 1
+        while budget > 0 and replica.loaded:
+            request = replica.loaded[0]
+            rest = self.blocks(request.tokens) - self.blocks(request.computed)
+            while rest > replica.free:
+                if replica.running or not self.drop_latest(replica, request):
+                    return
+            replica.loaded.pop(0)
+            budget -= self.admit(replica, request, budget)
         while budget > 0 and replica.waiting:
-            if len(replica.running) + replica.pulling + len(replica.ready) >= pool.max_seqs:
-                break
-            request = replica.waiting[0]
-            spare = pool.watermark_blocks if replica.running else 0
-            if self.blocks(request.tokens) + spare > replica.free:
-                break
-            replica.waiting.pop(0)
-            if request.state == "handed":
-                self.pull(replica, request, now)
-                continue
+            used = self.admit_next(replica, budget, now)
+            if used is None:
+                return
+            budget -= used
+
+    def admit_next(self, replica, budget, now):
+        """Tokens that the head of the queue uses of the budget; None when it has to wait."""
+        pool = replica.pool
+        here = len(replica.running) + replica.coming + len(replica.ready) + len(replica.loaded)
+        if here >= pool.max_seqs:
+            return None
+        request = replica.waiting[0]
+        spare = pool.watermark_blocks if replica.running else 0
+        found = self.look_up(replica, request, hbm_only=request.state == "handed")
+        shared = sum(place == "hbm" and replica.users[unit] > 0 for unit, place in found)
+        if self.blocks(request.tokens) - shared * self.unit_blocks + spare > replica.free:
+            return None
+        replica.waiting.pop(0)
+        request.started_ps = min(request.started_ps, now)
+        if request.state == "handed":
+            self.pull(replica, request, found, now)
+            return 0
+        if pool.cache is not None:
+            ready = self.claim(replica, request, found, now)
+            self.count_hits(replica, request, found)
+            request.computed = len(found) * self.settings.unit_tok
+            if ready > now:
+                request.state = "loading"
+                replica.coming += 1
+                self.pulls.append((ready, request.number))
+                return 0
+        else:
             request.computed = min(request.cached, request.tokens - 1)
-            q = min(request.tokens - request.computed, budget)
-            self.take(replica, request, self.blocks(request.computed + q))
-            request.state = "running"
-            replica.running.append(request)
-            replica.plan.append((request, q))
-            budget -= q
+            self.take(replica, self.blocks(request.computed))
+        return self.admit(replica, request, budget)
+
+    def admit(self, replica, request, budget):
+        done = request.computed
+        q = min(request.tokens - done, budget)
+        self.take(replica, self.blocks(done + q) - self.blocks(done))
+        request.state = "running"
+        replica.running.append(request)
+        replica.plan.append((request, q))
+        self.register(replica, request, done, done + q)
+        return q
+
+    def count_hits(self, replica, request, found):
+        count = self.count[id(replica.pool)]
+        unit_tok = self.settings.unit_tok
+        if request.preemptions:
+            count["resumed_hit_tok"] += len(found) * unit_tok
+            return
+        count["queried_tok"] += request.tokens
+        for _, place in found:
+            count[f"hit_{place}_tok"] += unit_tok
+
+    def drop_latest(self, replica, keep):
+        """Give up the latest cache that waits without running, if it is not that of `keep`."""
+        for queue in (replica.loaded, replica.ready):
+            if queue and queue[-1] is not keep:
+                self.requeue(replica, queue.pop())
+                return True
+        return False
 
     def make_room(self, replica, new, request):
         while new > replica.free:
             if replica.running:
                 return False
-            victim = replica.ready.pop()
-            self.requeue(replica, victim)
-            if victim is request:
+            if not self.drop_latest(replica, request):
+                replica.ready.pop(0)
+                self.requeue(replica, request)
                 return False
         return True
 
-    def pull(self, replica, request, now):
+    def pull(self, replica, request, found, now):
         request.computed = request.isl if self.first_token == "prefill" else request.isl - 1
-        request.held = 0  # what the prefill side holds is booked there
-        self.take(replica, request, self.blocks(request.computed))
-        request.state = "pulling"
-        replica.pulling += 1
-        begin = max(now, replica.link_free)
-        wire = request.computed * self.link_tok_ps
-        replica.link_free = begin + wire
+        here = len(found) * self.settings.unit_tok
         count = self.count[id(replica.pool)]
+        if replica.pool.cache is not None:
+            self.claim(replica, request, found, now)
+            count["pull_saved_tok"] += here
+        self.take(replica, self.blocks(request.computed) - self.blocks(here))
+        request.state = "pulling"
+        replica.coming += 1
+        begin = max(now, replica.link_free)
+        whole = (request.computed - here) * self.settings.link_tok_ps
+        layers = self.settings.link_layers
+        prompt_ps = request.prompt_end_ps - request.started_ps
+        wire = whole - min(whole * (layers - 1) // layers, prompt_ps * (layers - 1) // layers)
+        replica.link_free = begin + wire
         count["link_ps"] += wire
-        count["pulled_tok"] += request.computed
-        self.pulls.append((begin + wire + self.link_latency_ps, request.number))
+        count["pulled_tok"] += request.computed - here
+        self.pulls.append((begin + wire + self.settings.link_latency_ps, request.number))
 
     def preempt(self, replica, request):
         replica.running.remove(request)
         self.requeue(replica, request)
 
     def requeue(self, replica, request):
-        self.free_all(replica, request)
+        self.give_back(replica, request, request.computed)
         request.computed = 0
         request.decoding = False
         request.state = "queued"
@@ -399,6 +374,8 @@ class Simulation:
         for request, _ in decoding:
             request.computed += 1
             self.emit(replica, request, now)
+        # Those that complete in one step give back their blocks in order of arrival.
+        for request, _ in sorted(decoding, key=lambda entry: entry[0].number):
             if request.generated == request.osl:
                 self.complete(replica, request, now)
         for request, q in prompts:
@@ -409,6 +386,7 @@ class Simulation:
                 continue
             if replica.pool.role == "prefill":
                 replica.load -= request.isl - request.cached
+            self.settle(replica, request)
             if self.emits_at_prompt_end(replica):
                 self.emit(replica, request, now)
                 if request.generated == request.osl:
@@ -416,13 +394,15 @@ class Simulation:
                     continue
             if replica.pool.role == "prefill":
                 replica.running.remove(request)
-                self.hand_over(request)
+                replica.context_tok -= request.isl
+                self.hand_over(request, now)
             else:
                 request.decoding = True
 
     def complete(self, replica, request, now):
         replica.running.remove(request)
-        self.free_all(replica, request)
+        self.give_back(replica, request, request.computed)
+        replica.context_tok -= request.isl
         request.state = "done"
         request.last_ps = now
         if replica.pool.role != "prefill":

@@ -1,1 +1,3 @@
 //! The public Rust surface, without Python.
+mod optics;
+mod optics_fuzz;

@@ -73,7 +73,7 @@ class Binding(Record, frozen=True, kw_only=True):
         resource: The resource of which a little more helps most.
         pool: The pool it belongs to.
         marginal: d ln goodput / d ln resource, found by simulating again.
-        others: The same for every resource that was tried, as "resource @ pool".
+        others: The same for every resource that made a difference, as "resource @ pool".
     """
 
     resource: str

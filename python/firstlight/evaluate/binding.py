@@ -71,7 +71,7 @@ def find(
         resource=resource,
         pool=pool,
         marginal=marginal,
-        others={f"{name} @ {where}": gain for (name, where), gain in gains.items()},
+        others={f"{name} @ {where}": gain for (name, where), gain in gains.items() if gain},
     )
 
 

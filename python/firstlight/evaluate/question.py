@@ -325,7 +325,11 @@ def resolve(scenario: Scenario) -> Question:
         overrides={
             name: number(scenario, name) for name in scenario.assumptions if name in ENGINE_FIELDS
         },
-        price_ratio=number(scenario, "optical_price_ratio"),
+        price_ratio=number(
+            scenario,
+            # The same input, under the name of the servers' own fact.
+            "price_ratio" if "price_ratio" in scenario.assumptions else "optical_price_ratio",
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from firstlight.optics.drive import Drive
     from firstlight.optics.energy import (
         Ledger,
         cycle_ledger,
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
         reload_j_per_tile,
         snr_curve,
     )
+    from firstlight.optics.engine import Engine, Layer
+    from firstlight.optics.operating_point import OperatingPoint, operating_points
     from firstlight.optics.passes import (
         break_even_tok,
         chunk_bound_tok,
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
         prompt_time_s,
         utilization,
     )
+    from firstlight.optics.run_ledger import RunLedger
     from firstlight.optics.server import Explanation, ServerPower, explain, server_power
     from firstlight.optics.spec import ENCODINGS, Encoding, EngineSpec
     from firstlight.optics.table import AttentionUnit, digital_part, step_table
@@ -50,6 +54,10 @@ _HOMES = {
         "reload_j_per_tile",
         "snr_curve",
     ),
+    "drive": ("Drive",),
+    "engine": ("Engine", "Layer"),
+    "operating_point": ("OperatingPoint", "operating_points"),
+    "run_ledger": ("RunLedger",),
     "server": ("Explanation", "ServerPower", "explain", "server_power"),
     "table": ("AttentionUnit", "digital_part", "step_table"),
 }
@@ -58,12 +66,17 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "ENCODINGS",
     "AttentionUnit",
+    "Drive",
     "Encoding",
+    "Engine",
     "EngineSpec",
     "Explanation",
+    "Layer",
     "Ledger",
     "LinearLayer",
     "LinearStack",
+    "OperatingPoint",
+    "RunLedger",
     "ServerPower",
     "break_even_tok",
     "chunk_bound_tok",
@@ -73,6 +86,7 @@ __all__ = [
     "explain",
     "layer_ledger",
     "linear_stack",
+    "operating_points",
     "pass_ledger",
     "pass_time_s",
     "prompt_time_s",

@@ -1,0 +1,1 @@
+"""What opens above the tabs: a line to type into, and pages to read."""

@@ -1,0 +1,1 @@
+"""One picture a file: a pure `render` to strips, and a thin widget around it."""

@@ -1,0 +1,273 @@
+//! AVX2: two 16-column halves of a panel, four rows at a time.
+//!
+//! 1. `vpmaddubsw` multiplies `u8 × i8` and adds neighbours in `i16`, saturating. Sums stay exact
+//!    because `depth` pair sums of the largest operands fit an `i16` (`fold_depth`).
+//! 2. Only every `depth` groups are the `i16` sums widened (`vpmaddwd` by ones), so that narrow
+//!    masks spend their multipliers on light.
+//! 3. `vpmaddwd` takes `i16 × i16` whole: the wide path.
+
+#![expect(clippy::needless_pass_by_value, reason = "an `Out` is given away to be written")]
+
+use std::arch::x86_64::{
+    __m256i, _mm256_add_epi16, _mm256_add_epi32, _mm256_loadu_si256, _mm256_madd_epi16,
+    _mm256_maddubs_epi16, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_setzero_si256,
+    _mm256_storeu_si256,
+};
+
+use super::{Out, PANEL, Rows, Work, scalar};
+
+/// Proof that this machine has AVX2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Avx2(());
+
+#[expect(clippy::unused_self, reason = "the value is the proof that the call is sound")]
+impl Avx2 {
+    pub(super) fn detect() -> Option<Self> {
+        std::arch::is_x86_feature_detected!("avx2").then_some(Self(()))
+    }
+
+    pub(super) fn sum8(self, x: Rows<'_, u8>, panel: &[i8], depth: usize, out: Out<'_, i32>) {
+        debug_assert!(depth > 0, "Invariant: pair sums fit 16 bits");
+        let kernel: unsafe fn(Rows<'_, u8>, &[i8], Out<'_, i32>) = match depth {
+            8 => sum8::<8>,
+            4 => sum8::<4>,
+            2 => sum8::<2>,
+            _ => sum8::<1>,
+        };
+        // SAFETY: a value of `Self` exists only where AVX2 was detected.
+        unsafe { kernel(x, panel, out) }
+    }
+
+    pub(super) fn sum16(self, x: Rows<'_, i16>, panel: &[i16], out: Out<'_, i32>) {
+        // SAFETY: a value of `Self` exists only where AVX2 was detected.
+        unsafe { sum16(x, panel, out) }
+    }
+
+    pub(super) fn sum_f64(self, x: Rows<'_, f32>, panel: &[f32], out: Out<'_, f64>) {
+        // SAFETY: a value of `Self` exists only where AVX2 was detected.
+        unsafe { sum_f64(x, panel, out) }
+    }
+
+    #[inline(always)]
+    pub(super) fn run<W: Work>(self, work: W) -> W::Output {
+        // SAFETY: a value of `Self` exists only where AVX2 was detected.
+        unsafe { run(work) }
+    }
+}
+
+#[target_feature(enable = "avx2")]
+fn run<W: Work>(work: W) -> W::Output {
+    work.call()
+}
+
+#[target_feature(enable = "avx2")]
+fn sum_f64(x: Rows<'_, f32>, panel: &[f32], out: Out<'_, f64>) {
+    scalar::sum_f64(x, panel, out);
+}
+
+/// Groups of inputs that are summed before the next rows come: their half of a panel, and the rows'
+/// own operands, stay in the first cache.
+const BLOCK: usize = 128;
+
+#[target_feature(enable = "avx2")]
+fn sum8<const DEPTH: usize>(x: Rows<'_, u8>, panel: &[i8], out: Out<'_, i32>) {
+    let quads = panel.len() / (4 * PANEL);
+    for first in (0..quads.max(1)).step_by(BLOCK) {
+        for half in 0..2 {
+            let part = Part { first, last: (first + BLOCK).min(quads), half };
+            let mut row = 0;
+            while row + 4 <= x.rows {
+                rows8::<4, DEPTH>(x, row, panel, part, out.ldo, out.data);
+                row += 4;
+            }
+            while row < x.rows {
+                rows8::<1, DEPTH>(x, row, panel, part, out.ldo, out.data);
+                row += 1;
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx2")]
+fn sum16(x: Rows<'_, i16>, panel: &[i16], out: Out<'_, i32>) {
+    let pairs = panel.len() / (2 * PANEL);
+    for first in (0..pairs.max(1)).step_by(BLOCK) {
+        for half in 0..2 {
+            let part = Part { first, last: (first + BLOCK).min(pairs), half };
+            let mut row = 0;
+            while row + 6 <= x.rows {
+                rows16::<6>(x, row, panel, part, out.ldo, out.data);
+                row += 6;
+            }
+            while row + 2 <= x.rows {
+                rows16::<2>(x, row, panel, part, out.ldo, out.data);
+                row += 2;
+            }
+            while row < x.rows {
+                rows16::<1>(x, row, panel, part, out.ldo, out.data);
+                row += 1;
+            }
+        }
+    }
+}
+
+/// Groups `first..last` of 16 columns of a panel.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    first: usize,
+    last: usize,
+    half: usize,
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn rows8<const ROWS: usize, const DEPTH: usize>(
+    x: Rows<'_, u8>,
+    row: usize,
+    panel: &[i8],
+    part: Part,
+    ldo: usize,
+    out: &mut [i32],
+) {
+    let lines: [*const u8; ROWS] = lines(x, row, 4 * part.last);
+    let weights = panel[..4 * PANEL * part.last].as_ptr().wrapping_add(part.half * HALF);
+    let ones = _mm256_set1_epi16(1);
+    let mut sums: [[__m256i; 2]; ROWS] = started(row, part, ldo, out);
+    let mut quad = part.first;
+    while quad < part.last {
+        let mut partial = [[_mm256_setzero_si256(); 2]; ROWS];
+        for index in quad..(quad + DEPTH).min(part.last) {
+            // SAFETY: `index` is below the number of 128-byte groups in the panel.
+            let [first, second] = unsafe { load_pair(weights.wrapping_add(index * 4 * PANEL)) };
+            for r in 0..ROWS {
+                // SAFETY: every line has four readable operands for each quad.
+                let light = unsafe { broadcast(lines[r].wrapping_add(4 * index)) };
+                partial[r][0] = _mm256_add_epi16(partial[r][0], _mm256_maddubs_epi16(light, first));
+                partial[r][1] =
+                    _mm256_add_epi16(partial[r][1], _mm256_maddubs_epi16(light, second));
+            }
+        }
+        for r in 0..ROWS {
+            for c in 0..2 {
+                sums[r][c] = _mm256_add_epi32(sums[r][c], _mm256_madd_epi16(partial[r][c], ones));
+            }
+        }
+        quad += DEPTH;
+    }
+    finished(&sums, row, part, ldo, out);
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn rows16<const ROWS: usize>(
+    x: Rows<'_, i16>,
+    row: usize,
+    panel: &[i16],
+    part: Part,
+    ldo: usize,
+    out: &mut [i32],
+) {
+    let lines: [*const u8; ROWS] = lines(x, row, 2 * part.last);
+    let start: *const i8 = panel[..2 * PANEL * part.last].as_ptr().cast();
+    let weights = start.wrapping_add(part.half * HALF);
+    let mut sums: [[__m256i; 2]; ROWS] = started(row, part, ldo, out);
+    for pair in part.first..part.last {
+        // SAFETY: `pair` is below the number of 128-byte groups in the panel.
+        let [first, second] = unsafe { load_pair(weights.wrapping_add(pair * 4 * PANEL)) };
+        for r in 0..ROWS {
+            // SAFETY: every line has two readable words for each pair.
+            let light = unsafe { broadcast(lines[r].wrapping_add(4 * pair)) };
+            sums[r][0] = _mm256_add_epi32(sums[r][0], _mm256_madd_epi16(light, first));
+            sums[r][1] = _mm256_add_epi32(sums[r][1], _mm256_madd_epi16(light, second));
+        }
+    }
+    finished(&sums, row, part, ldo, out);
+}
+
+/// Returns the sums of the groups before `part`.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn started<const ROWS: usize>(
+    row: usize,
+    part: Part,
+    ldo: usize,
+    out: &[i32],
+) -> [[__m256i; 2]; ROWS] {
+    let mut sums = [[_mm256_setzero_si256(); 2]; ROWS];
+    if part.first > 0 {
+        for (r, pair) in sums.iter_mut().enumerate() {
+            let place: &[i32] = &out[(row + r) * ldo + part.half * 16..][..16];
+            // SAFETY: the slice is 64 readable bytes.
+            *pair = unsafe { load_pair(place.as_ptr().cast()) };
+        }
+    }
+    sums
+}
+
+/// Stores the sums up to the end of `part`.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn finished<const ROWS: usize>(
+    sums: &[[__m256i; 2]; ROWS],
+    row: usize,
+    part: Part,
+    ldo: usize,
+    out: &mut [i32],
+) {
+    for (r, pair) in sums.iter().enumerate() {
+        store(pair, &mut out[(row + r) * ldo + part.half * 16..][..16]);
+    }
+}
+
+/// Bytes of 16 columns in one group of a panel.
+const HALF: usize = 64;
+
+/// Returns where `ROWS` rows of at least `length` elements start.
+#[inline]
+fn lines<T: Copy, const ROWS: usize>(
+    x: Rows<'_, T>,
+    row: usize,
+    length: usize,
+) -> [*const u8; ROWS] {
+    let mut starts = [std::ptr::null(); ROWS];
+    for (r, start) in starts.iter_mut().enumerate() {
+        *start = x.data[(row + r) * x.stride..][..length].as_ptr().cast();
+    }
+    starts
+}
+
+/// Repeats the four bytes at `at` over a register.
+///
+/// # Safety
+/// Four bytes at `at` are readable.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn broadcast(at: *const u8) -> __m256i {
+    // SAFETY: the caller promises four readable bytes.
+    _mm256_set1_epi32(unsafe { at.cast::<i32>().read_unaligned() })
+}
+
+/// Loads 64 bytes.
+///
+/// # Safety
+/// 64 bytes at `at` are readable.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn load_pair(at: *const i8) -> [__m256i; 2] {
+    // SAFETY: the caller promises 64 readable bytes.
+    let first = unsafe { _mm256_loadu_si256(at.cast()) };
+    // SAFETY: as above, the second half of them.
+    let second = unsafe { _mm256_loadu_si256(at.wrapping_add(32).cast()) };
+    [first, second]
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn store(pair: &[__m256i; 2], out: &mut [i32]) {
+    let (first, second) = out.split_at_mut(8);
+    for (register, place) in pair.iter().zip([first, second]) {
+        let place: &mut [i32; 8] = place.try_into().expect("a register is 8 sums");
+        // SAFETY: the array is 32 writable bytes; the store needs no alignment.
+        unsafe { _mm256_storeu_si256(place.as_mut_ptr().cast(), *register) };
+    }
+}
