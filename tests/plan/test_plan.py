@@ -49,6 +49,26 @@ def test_optimiser_finds_the_exhaustive_optimum(scenario, objective):
     assert score(found.estimate, objective) == score(best.estimate, objective)
 
 
+def test_more_engines_are_tried_where_asked(scenario):
+    space = space_of(
+        scenario,
+        caps=Limits(),
+        engines=(2, 4, 8),
+        servers_asked=("h100-sxm-8x", "iris-nova-optimistic"),
+    )
+    screen = screen_of(scenario)
+    screen = Screen(screen.asked, space)
+    best, _ = choose(screen, "goodput-per-watt")
+    names = [one.plan.name for one in screen.screened]
+    assert [name for name in names if "engines" in name] == [
+        f"iris-nova-optimistic > h100-sxm-8x fp8 engines {n}" for n in (2, 4, 8)
+    ]
+    assert len(names) == 5
+    engines = {one.plan.name: one.plan.pools[0].server.accelerators for one in screen.screened}
+    assert engines["iris-nova-optimistic > h100-sxm-8x fp8 engines 8"] == 8
+    assert "engines" in best.plan.name
+
+
 def test_best_is_no_worse_than_any_design_of_the_space(scenario):
     screen = screen_of(scenario)
     best, _ = choose(screen, "goodput-per-watt")

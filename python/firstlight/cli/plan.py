@@ -31,6 +31,8 @@ _OBJECTIVES = ("goodput-per-watt", "goodput", "cost", "carbon")
 @click.option("--cooling", type=click.Choice(["any", "air"]), default="any", show_default=True)
 @click.option("--use", "servers", multiple=True, metavar="ID", help="Only these servers.")
 @click.option("--chunk", "chunks", multiple=True, metavar="TOK", help="Token budgets to try; auto.")
+@click.option("--engines", "engines", multiple=True, type=click.IntRange(1, 1000), metavar="N",
+              help="Engines in an optical server to try, as often as needed.")  # fmt: skip
 @click.option("--survivors", type=click.IntRange(min=1), default=3, show_default=True,
               help="Designs that are simulated.")  # fmt: skip
 @click.option("--racks", type=click.IntRange(min=0), default=6, show_default=True)
@@ -47,6 +49,7 @@ def command(
     cooling: str,
     servers: tuple[str, ...],
     chunks: tuple[str, ...],
+    engines: tuple[int, ...],
     survivors: int,
     racks: int,
     seed: int | None,
@@ -72,6 +75,7 @@ def command(
                 cooling=cooling,  # type: ignore[arg-type]  # click has checked it
                 servers=servers,
                 chunks=_chunks(chunks),
+                engines=engines or (None,),
                 survivors=survivors,
                 racks=racks,
                 progress=tell,

@@ -83,7 +83,7 @@ class Screen:
         if design is None:
             return None
         try:
-            plan = self.asked.plan(design)
+            plan = self.asked.plan(design, overrides=self.space.overrides(index))
             estimate = design_estimate(plan, asked=self.asked, load=self.load)
         except FirstlightError as error:
             self.skipped[design.name] = str(error)

@@ -118,6 +118,7 @@ def plan(
     cooling: Literal["any", "air"] = "any",
     servers: tuple[str, ...] = (),
     chunks: tuple[int | Literal["auto"], ...] = ("auto",),
+    engines: tuple[int | None, ...] = (None,),
     survivors: int = 3,
     racks: int = 6,
     progress: Report | None = None,
@@ -133,6 +134,7 @@ def plan(
         cooling: ``air`` leaves out servers that need liquid.
         servers: Only these; empty takes the scenario's and the usual others.
         chunks: Token budgets to try; ``auto`` lets each pool take its best.
+        engines: Engines in an optical server to try; None takes the scenario's.
         survivors: Candidates that are simulated.
         racks: Steps of the upgrade path.
         progress: Told how far it is.
@@ -153,7 +155,7 @@ def plan(
     caps = Limits(price_usd=price_usd, servers=max_servers, cooling=cooling)
     resolved = question.resolve(scenario)
     asked = replace(resolved, budget=capped(resolved.budget, caps))
-    space = space_of(scenario, caps=caps, servers_asked=servers, chunks=chunks)
+    space = space_of(scenario, caps=caps, servers_asked=servers, chunks=chunks, engines=engines)
     screen = Screen(asked, space)
     tell = progress or _nobody
     best, exact = choose(screen, objective, seed=scenario.seed, progress=tell)
@@ -203,9 +205,9 @@ def _reload(scenario: Scenario, best: Candidate, silicon: Candidate | None) -> B
     """Return the reload time at which light stops paying against the best silicon."""
     if silicon is None or not _is_light(best):
         return None
-    both = scenario.replace(
-        designs=[_spec(best.plan), _spec(silicon.plan)], assumptions=dict(scenario.assumptions)
-    )
+    light = next(pool.server.engine for pool in best.plan.pools if pool.server.engine is not None)
+    assumed = {**scenario.assumptions, "engines": light.engines}
+    both = scenario.replace(designs=[_spec(best.plan), _spec(silicon.plan)], assumptions=assumed)
     return break_even(Point(both), field="t_reload_s", one=best.plan.name, other=silicon.plan.name)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -22,8 +23,6 @@ OTHERS = ("h200-sxm-8x", "b200-8x")
 NARROWER = {"b200-8x": ("nvfp4",), "b300-8x": ("nvfp4",)}
 """Formats of weights that are tried beside the scenario's, where the hardware is sold for them."""
 Cooling = Literal["any", "air"]
-Index = tuple[int, int, int, int]
-MIXED = "gpu-colocated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,22 +95,29 @@ class Space:
         gpus: (GPU server, format of its weights) that decode, or do both.
         lights: Optical servers that may prefill.
         chunks: Token budgets; ("auto",) lets each pool take its best.
+        engines: Engines in an optical server; None takes the scenario's.
         left_out: Servers that were not considered, with the reason.
     """
 
     gpus: tuple[tuple[str, str], ...]
     lights: tuple[str, ...]
     chunks: tuple[int | Literal["auto"], ...]
+    engines: tuple[int | None, ...]
     left_out: dict[str, str]
 
     @cached_property
-    def shape(self) -> tuple[int, int, int]:
-        """Numbers of (what prefills, what decodes, chunks); index 0 of the first is `MIXED`."""
-        return 1 + len(self.gpus) + len(self.lights), len(self.gpus), len(self.chunks)
+    def shape(self) -> tuple[int, int, int, int]:
+        """Numbers of (what prefills, what decodes, chunks, engines); a first index of 0 does both."""
+        first = 1 + len(self.gpus) + len(self.lights)
+        return first, len(self.gpus), len(self.chunks), len(self.engines)
 
     def __len__(self) -> int:
-        first, second, third = self.shape
-        return first * second * third
+        return math.prod(self.shape)
+
+    def overrides(self, index: tuple[int, ...]) -> dict[str, float]:
+        """Return the engine fields a place assumes otherwise than the scenario."""
+        engines = self.engines[index[3]]
+        return {} if engines is None else {"engines": float(engines)}
 
     def indices(self) -> itertools.product[tuple[int, ...]]:
         """Return every place in the space."""
@@ -123,7 +129,10 @@ class Space:
         Two GPU pools of different formats are left out: the KV cache is handed over as it is, and
         the weights of both must be of one format to be one model.
         """
-        first, second, third = index
+        first, second, third, fourth = index
+        engines = self.engines[fourth]
+        if first <= len(self.gpus) and fourth:
+            return None
         decode, weights = self.gpus[second]
         chunk = self.chunks[third]
         policy = Policy(
@@ -144,6 +153,7 @@ class Space:
                 return None
         else:
             prefill = self.lights[first - 1 - len(self.gpus)]
+            suffix += "" if engines is None else f" engines {engines}"
         return Design(
             name=f"{prefill} > {decode} {weights}{suffix}",
             policy=policy,
@@ -162,6 +172,7 @@ def space_of(
     caps: Limits,
     servers_asked: tuple[str, ...] = (),
     chunks: tuple[int | Literal["auto"], ...] = ("auto",),
+    engines: tuple[int | None, ...] = (None,),
 ) -> Space:
     """Return the designs a scenario may choose among.
 
@@ -171,6 +182,7 @@ def space_of(
         caps: Limits; cooling leaves servers out.
         servers_asked: Only these servers; empty takes the default.
         chunks: Token budgets to try.
+        engines: Engines in an optical server to try; None takes the scenario's.
 
     Raises:
         CatalogError: A server is unknown.
@@ -210,7 +222,7 @@ def space_of(
     if not gpus:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
         raise ScenarioError(f"no GPU server is left to decode on ({reasons or 'none was named'})")
-    return Space(gpus=gpus, lights=lights, chunks=chunks, left_out=left_out)
+    return Space(gpus=gpus, lights=lights, chunks=chunks, engines=engines, left_out=left_out)
 
 
 def _is_new_gpu(name: str, scenario: Scenario) -> bool:
