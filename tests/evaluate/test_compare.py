@@ -369,6 +369,18 @@ def test_bursts_that_coincide_carry_less_than_bursts_that_do_not(trace_path):
     assert bursts.as_asked_request_per_s < bursts.independent_request_per_s
 
 
+def test_conditional_disaggregation_lets_the_decode_pool_compute_short_prompts(small):
+    name = "design.gpu-disaggregated.policy.disaggregate"
+    always, conditional = (
+        solved(small.replace(**{name: policy}), "gpu-disaggregated")
+        for policy in ("always", "conditional")
+    )
+    assert conditional.plan.disaggregate == "conditional"
+    assert conditional.measured.parts_j.kv_transfer / conditional.measured.completed < (
+        0.5 * always.measured.parts_j.kv_transfer / always.measured.completed
+    )
+
+
 def test_a_prefix_all_requests_share_is_not_computed(small):
     without, shared = (
         solved(small.replace(cached_frac=0.0, shared_prefix_tok=tok), "gpu-disaggregated")

@@ -80,7 +80,7 @@ def _more(cell: Cell, slo: Slo) -> Iterator[tuple[str, str, Cell, Slo]]:
     for index, group in enumerate(cell.groups):
         for name, changed in _more_of(group):
             groups = (*cell.groups[:index], changed, *cell.groups[index + 1 :])
-            yield name, group.role, Cell(groups=groups, serving=cell.serving), slo
+            yield name, group.role, replace(cell, groups=groups), slo
     yield "TTFT limit", "all", cell, replace(slo, ttft_s=slo.ttft_s * MORE)
     yield "TPOT limit", "all", cell, replace(slo, tpot_s=slo.tpot_s * MORE)
 

@@ -101,10 +101,13 @@ class Cell:
     Attributes:
         groups: Its servers by role.
         serving: How the model is served.
+        disaggregate: Whether the prefill pool computes every prompt, or the decode pool some
+            (Dynamo's rule, `firstlight.schedule.Disaggregation`).
     """
 
     groups: tuple[Group, ...]
     serving: Serving
+    disaggregate: Literal["always", "conditional"] = "always"
 
     @cached_property
     def servers(self) -> int:
@@ -144,6 +147,7 @@ class Cell:
             link_tok_ps=tok_ps,
             link_latency_ps=round(serving.link_latency_s * 1e12),
             first_token=serving.first_token,
+            disaggregation=schedule.Disaggregation(policy=self.disaggregate),
         )
 
 

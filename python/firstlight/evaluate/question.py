@@ -100,11 +100,6 @@ class Question:
             weights: Another number format for the weights on silicon.
             overrides: Engine fields on top of the scenario's.
         """
-        if design.policy.disaggregate == "conditional":
-            raise ScenarioError(
-                f"design {design.name!r}: disaggregate = 'conditional' cannot be simulated yet; "
-                "allowed: 'never', 'always'"
-            )
         serving = self.serving(design, weights=weights)
         chunk = design.policy.chunk_tok
         pools = tuple(
@@ -122,7 +117,12 @@ class Question:
             )
             for pool in design.pools
         )
-        return DesignPlan(name=design.name, pools=pools, serving=serving)
+        return DesignPlan(
+            name=design.name,
+            pools=pools,
+            serving=serving,
+            disaggregate="conditional" if design.policy.disaggregate == "conditional" else "always",
+        )
 
     def server(
         self, server_id: str, *, beside: str, overrides: dict[str, float] | None = None

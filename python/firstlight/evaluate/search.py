@@ -67,6 +67,7 @@ class DesignPlan:
     name: str
     pools: tuple[PoolPlan, ...]
     serving: Serving
+    disaggregate: Literal["always", "conditional"] = "always"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +203,7 @@ def best_cell(
             replace(option.group, count=count)
             for option, count in zip(screened, counts, strict=True)
         )
-        cell = Cell(groups=groups, serving=plan.serving)
+        cell = Cell(groups=groups, serving=plan.serving, disaggregate=plan.disaggregate)
         cells = budget.cells(tuple((g.server, g.count) for g in groups))
         held = capacity.search(
             cell.fleet,
