@@ -1,6 +1,6 @@
 """The fast tier against simulation, and its limits.
 
-Error on the test grid, of goodput and energy a request, simulated over closed form: within 0.8 to
+Error on the test grid, of goodput, energy and cost, simulated over closed form: within 0.8 to
 1.25, median within 12 %. Long prompts near the limit of the time to first token (the rag preset) are
 outside what is bounded here.
 """
