@@ -99,7 +99,8 @@ def ratio(
         for name, record in ends.items()
         if record.power_w is not None
     }
-    rivals = [name for name in triple[:2] if name in per_w and triple[2] in per_w]
+    # over a design that carries nothing within the limits there is no ratio
+    rivals = [name for name in triple[:2] if per_w.get(name) and triple[2] in per_w]
     reasons = [f"{name}: {record.reason}" for name, record in ends.items() if record.reason]
     return Ratio(
         silicon=label,
