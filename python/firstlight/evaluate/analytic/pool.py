@@ -34,6 +34,8 @@ PS_PER_S = 1e12
 FEMTO = 1e15
 GRID = np.geomspace(0.04, 1.0, 30)
 """Loads that are tried, over the bound that step times alone give."""
+STRIDE = 5
+"""Every so many of them are tried first."""
 BATCHES = 32
 """Sizes of a prefill step at which a table is read."""
 SCATTER = 1.0
@@ -237,15 +239,16 @@ def _mixed_miss(made: Group, steps: Steps, rates: F64, *, load: Load, slo: Slo) 
     behind = _backlog_s(np.maximum(use, wanted / speed[-1]))
     weight = load.rate_ratio / load.rate_ratio.sum()
     late = np.zeros(len(rates))
+    idle_rate = 1.0 / float(np.median(full_s / room)) / load.mean_uncached_tok * made.replicas
+    per_tok_s = steps.extra_s_per_tok - steps.pair_s * load.mean_pairs / load.mean_uncached_tok
     for length, share in zip(load.uncached_tok, load.uncached_weight, strict=True):
-        per_tok_s = steps.extra_s_per_tok - steps.pair_s * load.mean_pairs / load.mean_uncached_tok
         own_s = np.ceil(length / room) * decode_s + per_tok_s * length
         own_s = own_s + load.pairs(length) * steps.pair_s
         slack = slo.ttft_s - own_s - behind - decode_s * slowed / 2.0
         queued = _late(
             slack,
             use=use,
-            rate=1.0 / float(np.median(full_s / room)) / load.mean_uncached_tok * made.replicas,
+            rate=idle_rate,
             cv=load.uncached_cv,
             servers=made.replicas,
         )
@@ -282,15 +285,19 @@ def carried(made: Group, steps: Steps, *, bound: float, load: Load, slo: Slo) ->
         load: The traffic.
         slo: The service level.
     """
-    rates = GRID * bound
-    miss = miss_frac(made, steps, rates, load=load, slo=slo)
     allowed = 1.0 - slo.quantile
-    # Misses rise with load; where noise of the form dips, the first crossing counts.
+    # Misses rise with load: every few loads are tried, then those between the last two.
+    some = GRID[STRIDE - 1 :: STRIDE]
+    above = np.flatnonzero(miss_frac(made, steps, some * bound, load=load, slo=slo) > allowed)
+    end = (int(above[0]) + 1) * STRIDE if len(above) else len(GRID)
+    rates = GRID[max(end - STRIDE - 1, 0) : end] * bound
+    miss = miss_frac(made, steps, rates, load=load, slo=slo)
     over = np.flatnonzero(miss > allowed)
     if not len(over):
         return float(rates[-1]) * RATE_FRAC[made.role]
     first = int(over[0])
     if first == 0:
+        # Even the least load that is tried is too much.
         return 0.0
     low, high = miss[first - 1], miss[first]
     part = (allowed - low) / (high - low)
@@ -340,9 +347,10 @@ def alone(pool: PoolPlan, *, serving: Serving, load: Load, slo: Slo) -> Alone:
     """
     best = _alone(_Key(pool), serving=serving, load=load, slo=slo)
     if best.rate_request_per_s <= 0:
+        rest = "" if pool.role == "prefill" else f" and TPOT {slo.tpot_s * 1e3:g} ms"
         raise InfeasibleError(
-            f"{pool.server.id} as {pool.role} cannot meet TTFT {slo.ttft_s:g} s and TPOT "
-            f"{slo.tpot_s * 1e3:g} ms for {slo.quantile:.0%} of requests at any load"
+            f"{pool.server.id} as {pool.role} cannot meet TTFT {slo.ttft_s:g} s{rest} for "
+            f"{slo.quantile:.0%} of requests at any load"
         )
     # A server's price may differ from that of the one that was looked up.
     return replace(best, group=replace(best.group, server=pool.server))
