@@ -173,6 +173,15 @@ def fitting_tp(server: Server, *, serving: Serving) -> tuple[int, ...]:
     return tuple(fitting)
 
 
+def room_tok(server: Server, *, tp: int, serving: Serving) -> int:
+    """Return the tokens of KV cache that one replica holds [tok].
+
+    Raises:
+        ModelError: The model does not fit.
+    """
+    return _blocks(server.device, tp, serving) * serving.block_tok
+
+
 def group(
     server: Server, *, role: Role, tp: int, chunk_tok: int, serving: Serving, count: int = 1
 ) -> Group:

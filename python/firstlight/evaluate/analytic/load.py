@@ -101,11 +101,11 @@ def load_of(
     cached = workload.cached_tok(scaled.isl_tok, cached_frac=cached_frac)
     uncached = isl - np.maximum(cached, np.minimum(isl - 1.0, shared_prefix_tok))
     edges = (0.0, *(_middles(LENGTH_QUANTILES)), 1.0)
-    arrivals_s = trace.arrival_ps() / PS_PER_S
+    bin_of, bins = _bins(name, seed)
 
     def ratio(amount: F64) -> F64:
         return _rate_ratio(
-            arrivals_s, amount, length_s=trace.duration_s, correlation_s=correlation_s
+            bin_of, amount, bins=bins, length_s=trace.duration_s, correlation_s=correlation_s
         )
 
     return Load(
@@ -151,18 +151,29 @@ def trace_of(name: str, seed: int) -> workload.Trace:
     return workload.load(name, seed=seed)
 
 
-def _rate_ratio(arrivals_s: F64, amount: F64, *, length_s: float, correlation_s: float) -> F64:
+@lru_cache(maxsize=16)
+def _bins(name: str, seed: int) -> tuple[NDArray[np.intp], int]:
+    """Return the fine bin of each arrival of a trace, (requests,), and how many bins there are."""
+    trace = trace_of(name, seed)
+    bins = max(int(trace.duration_s / BIN_S * FINE), 1)
+    place = trace.arrival_ps() / PS_PER_S / trace.duration_s * bins
+    return np.minimum(place.astype(np.intp), bins - 1), bins
+
+
+def _rate_ratio(
+    bin_of: NDArray[np.intp], amount: F64, *, bins: int, length_s: float, correlation_s: float
+) -> F64:
     """Return a rate over its mean by bin, as copies shifted up to `correlation_s` see it.
 
     Args:
-        arrivals_s: Arrivals, (requests,) [s].
+        bin_of: Fine bin of each arrival, (requests,).
         amount: What each brings: 1, or tokens, (requests,).
+        bins: Number of fine bins.
         length_s: Length of the trace [s].
         correlation_s: Largest shift of a copy [s].
     """
     fine_s = BIN_S / FINE
-    bins = max(int(length_s / fine_s), 1)
-    counts, _ = np.histogram(arrivals_s, bins=bins, range=(0.0, length_s), weights=amount)
+    counts = np.bincount(bin_of, weights=amount, minlength=bins)
     window = max(min(round(min(correlation_s, length_s) / fine_s), bins), 1)
     around = np.concatenate([counts[bins - window + 1 :], counts])
     total = np.concatenate([[0.0], np.cumsum(around)])

@@ -102,8 +102,17 @@ class Point:
         Raises:
             FirstlightError: The changed scenario is impossible.
         """
-        quick, slow = _sorted(changes or {})
-        return (self.other(slow) if slow else self).quick(quick, only=only)
+        base, quick = self.standing(changes or {})
+        return base.quick(quick, only=only)
+
+    def standing(self, changes: Changes) -> tuple[Point, dict[str, float]]:
+        """Return the point that has the slow changes made, and the quick ones by bare name.
+
+        Args:
+            changes: New values by field.
+        """
+        quick, slow = _sorted(changes)
+        return (self.other(slow) if slow else self), quick
 
     def resolved(self, changes: Changes) -> tuple[Question, dict[str, DesignPlan]]:
         """Return the question and the designs under changes, for one who simulates them.
@@ -111,8 +120,7 @@ class Point:
         Args:
             changes: New values by field.
         """
-        quick, slow = _sorted(changes)
-        base = self.other(slow) if slow else self
+        base, quick = self.standing(changes)
         asked = base._asked(quick)  # noqa: SLF001  # another point of the same class
         engine = {name: value for name, value in quick.items() if name in _ENGINE}
         plans = {plan.name: base._plan(plan, asked=asked, engine=engine) for plan in base.plans}  # noqa: SLF001

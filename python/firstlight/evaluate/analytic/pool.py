@@ -34,6 +34,8 @@ PS_PER_S = 1e12
 FEMTO = 1e15
 GRID = np.geomspace(0.04, 1.0, 30)
 """Loads that are tried, over the bound that step times alone give."""
+STRIDE = 5
+"""Every so many of them are tried first."""
 BATCHES = 32
 """Sizes of a prefill step at which a table is read."""
 CROWD = 6
@@ -275,6 +277,7 @@ def _mixed_miss(made: Group, steps: Steps, rates: F64, *, load: Load, slo: Slo) 
     quadratic = np.array([load.pairs(length) for length in load.uncached_tok]) * steps.pair_s
     cv = _work_cv(linear * load.uncached_tok + quadratic, load=load)
     late = np.zeros(len(rates))
+    idle_rate = 1.0 / float(np.median(full_s / room)) / load.mean_uncached_tok * made.replicas
     for length, share in zip(load.uncached_tok, load.uncached_weight, strict=True):
         own_s = np.ceil(length / room) * decode_s + linear * length
         own_s = own_s + load.pairs(length) * steps.pair_s
@@ -282,7 +285,7 @@ def _mixed_miss(made: Group, steps: Steps, rates: F64, *, load: Load, slo: Slo) 
         queued = _late(
             slack,
             use=use,
-            rate=1.0 / float(np.median(full_s / room)) / load.mean_uncached_tok * made.replicas,
+            rate=idle_rate,
             cv=cv,
             servers=made.replicas,
         )
@@ -319,15 +322,19 @@ def carried(made: Group, steps: Steps, *, bound: float, load: Load, slo: Slo) ->
         load: The traffic.
         slo: The service level.
     """
-    rates = GRID * bound
-    miss = miss_frac(made, steps, rates, load=load, slo=slo)
     allowed = 1.0 - slo.quantile
-    # Misses rise with load; where noise of the form dips, the first crossing counts.
+    # Misses rise with load: every few loads are tried, then those between the last two.
+    some = GRID[STRIDE - 1 :: STRIDE]
+    above = np.flatnonzero(miss_frac(made, steps, some * bound, load=load, slo=slo) > allowed)
+    end = (int(above[0]) + 1) * STRIDE if len(above) else len(GRID)
+    rates = GRID[max(end - STRIDE - 1, 0) : end] * bound
+    miss = miss_frac(made, steps, rates, load=load, slo=slo)
     over = np.flatnonzero(miss > allowed)
     if not len(over):
         return float(rates[-1]) * RATE_FRAC[made.role]
     first = int(over[0])
     if first == 0:
+        # Even the least load that is tried is too much.
         return 0.0
     low, high = miss[first - 1], miss[first]
     part = (allowed - low) / (high - low)
