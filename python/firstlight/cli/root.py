@@ -12,6 +12,7 @@ from firstlight.errors import FirstlightError, InfeasibleError
 
 COMMANDS = {
     "compare": "Designs at equal power: what each delivers. The main job.",
+    "simulate": "One design under one load: every request, every replica, as tables.",
     "explore": "Move a slider, see what it does to time, energy and money.",
     "emulate": "One product through the optics: its error, what causes it, its ledger.",
     "sweep": "Grids and samples over any field, resumable, on all cores or a Ray cluster.",
