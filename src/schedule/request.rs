@@ -37,8 +37,6 @@ pub enum State {
     Loading = 8,
     /// That has come; the rest of its prompt is computed next.
     Loaded = 9,
-    /// It decodes, but the budget of the step was used up before its turn.
-    Stalled = 10,
 }
 
 /// What the loop needs of one request: one cache line.

@@ -48,6 +48,8 @@ class Simulation(Memory, Router, Price):
         self.gap_sum = 0
         self.pulls = []
         self.requests = []
+        self.bounded = 0  # how often a prompt could have had more of a step
+        self.stalls = 0  # how often a request that decodes found the budget used up
 
     # --- small words -----------------------------------------------------------------------------
 
@@ -192,7 +194,9 @@ class Simulation(Memory, Router, Price):
             if request not in replica.running:
                 continue  # preempted by an earlier one
             want = min(request.tokens - request.computed, budget)
+            self.stalls += want == 0 and request.decoding
             if pool.chunk_tok and not request.decoding:
+                self.bounded += want > pool.chunk_tok
                 want = min(want, pool.chunk_tok)
             if self.reserves(replica):
                 replica.plan.append((request, want))

@@ -10,6 +10,7 @@ from firstlight.steps import StepTable
 
 DATA = Path(__file__).parents[1] / "data" / "dynosim-1p1d.npz"
 MAX_TOK, MAX_SEQS = 8192, 512
+BY_DECODE = {"first_token": "decode"}
 PASS_MS = 14.6
 """The longest decode pass but one in a hundred, as DynoSim's own report says."""
 
@@ -54,7 +55,7 @@ def run(peer, *, imitate):
         for role, token_ps, budget in (("prefill", 64_300_000, 8192), ("decode", 0, 512))
     )
     fleet = schedule.Fleet(
-        pools=pools, link_tok_ps=6_553_600, first_token="decode", imitate_dynosim=imitate
+        pools=pools, link_tok_ps=6_553_600, imitate_dynosim=imitate, **BY_DECODE
     )
     isl = peer["isl_tok"].astype(np.uint32)
     arrivals = schedule.Arrivals(

@@ -13,6 +13,7 @@ from firstlight.errors import FirstlightError, InfeasibleError
 COMMANDS = {
     "compare": "Designs at equal power: what each delivers. The main job.",
     "plan": "The best mix and policy under power, service level and price; what binds next.",
+    "simulate": "One design under one load: every request, every replica, as tables.",
     "explore": "Move a slider, see what it does to time, energy and money.",
     "emulate": "One product through the optics: its error, what causes it, its ledger.",
     "sweep": "Grids and samples over any field, resumable, on all cores or a Ray cluster.",

@@ -31,6 +31,8 @@ PS_PER_S = 1e12
 SCREEN_TOLERANCE_FRAC = 0.03
 COARSE_TOLERANCE_FRAC = 0.015
 MOST_CELLS = 1 << 30
+BETTER = 1.01
+"""How much more a further cell must carry to replace the best so far."""
 SMALLER_FRAC = 0.005
 """What a cell must carry more for each further server in it; small cells are simulated sooner."""
 SIMULATED_CELLS = 4
@@ -205,11 +207,25 @@ def best_cell(
         )
         cell = Cell(groups=groups, serving=plan.serving, disaggregate=plan.disaggregate)
         cells = budget.cells(tuple((g.server, g.count) for g in groups))
+        guess = score / cells * 0.95
+        if best is not None:
+            # One run says whether this cell could be better at all.
+            guess = best.rate_request_per_s * best.cells / cells * BETTER
+            tried = capacity.simulate(
+                cell.fleet,
+                traffic,
+                rate_request_per_s=min(guess, traffic.most_request_per_s),
+                slo=slo,
+                stop_early=True,
+                cancelled=cancelled,
+            )
+            if not tried.holds:
+                continue
         held = capacity.search(
             cell.fleet,
             traffic,
             slo=slo,
-            guess_request_per_s=score / cells * 0.95,
+            guess_request_per_s=guess,
             tolerance_frac=COARSE_TOLERANCE_FRAC,
             first_step_frac=0.1,
             cancelled=cancelled,

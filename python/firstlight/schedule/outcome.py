@@ -25,7 +25,6 @@ STATES = (
     "rejected",
     "loading",
     "loaded",
-    "stalled",
 )
 
 

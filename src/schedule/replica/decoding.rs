@@ -93,12 +93,6 @@ impl Decoding {
         computed
     }
 
-    /// Forgets every member, after each has been taken out.
-    pub(super) fn forget_ends(&mut self) {
-        debug_assert_eq!(self.n, 0, "Invariant: ends are forgotten when nothing decodes");
-        self.finish.clear();
-    }
-
     /// Lets `steps` steps pass.
     pub(super) fn pass(&mut self, steps: u64) {
         self.step += steps;

@@ -86,8 +86,6 @@ pub(crate) struct Replica {
     chunks: Vec<(u32, u64)>,
     /// Requests that decode for the first time since a hand-over in the coming step.
     joined: Vec<u32>,
-    /// Requests that decode, but not in the step under way.
-    stalled: Vec<u32>,
     link_free: Ps,
     /// Unfinished requests; on a prefill replica, prompt tokens to compute.
     pub(crate) load: u64,
@@ -143,7 +141,6 @@ impl Replica {
             settled_to: 0,
             chunks: Vec::new(),
             joined: Vec::new(),
-            stalled: Vec::new(),
             link_free: 0,
             load: 0,
             prompt_tok: 0,
@@ -223,26 +220,15 @@ impl Replica {
         }
     }
 
-    /// Takes `r` out of the decoding set and returns its tokens with KV present.
-    fn pause(&mut self, r: u32, now: Ps, around: &mut Around<'_>) -> u64 {
-        // `generated` is not kept up while decoding; a request that was to join has its own.
-        let left = around.requests[r].finish_step() - self.decoding.step;
-        around.requests[r].generated =
-            around.requests[r].osl_tok - u32::try_from(left).expect("an output length");
-        if let Some(place) = self.joined.iter().position(|&joined| joined == r) {
-            self.joined.swap_remove(place);
-        } else {
-            around.requests[r].paused_ps = now;
-        }
-        let computed = self.decoding.leave(r, around.requests);
-        around.requests[r].computed = computed.cast_signed();
-        computed
-    }
-
     /// Throws `r` out of the running list, to the head of the queue.
     fn preempt(&mut self, r: u32, now: Ps, around: &mut Around<'_>) {
         let computed = if around.requests[r].state == State::Decoding {
-            self.pause(r, now, around)
+            // `generated` is not kept up while decoding.
+            let left = around.requests[r].finish_step() - self.decoding.step;
+            around.requests[r].generated =
+                around.requests[r].osl_tok - u32::try_from(left).expect("an output length");
+            around.requests[r].paused_ps = now;
+            self.decoding.leave(r, around.requests)
         } else {
             self.partial = NONE;
             around.requests[r].computed.unsigned_abs()

@@ -53,7 +53,6 @@ impl Replica {
     /// Stage one: blocks for everything that runs. Returns whether something was preempted.
     fn plan_running(&mut self, now: Ps, around: &mut Around<'_>) -> bool {
         debug_assert!(self.chunks.is_empty() && self.joined.is_empty());
-        self.resume_stalled(around);
         if self.chunk_tok() < u64::MAX && self.running.len > self.decoding.n {
             return self.plan_in_order(now, around);
         }
@@ -111,25 +110,20 @@ impl Replica {
     }
 
     /// Stage one where prompts are bounded: several of them may be unfinished, and stand before
-    /// requests that decode. What the budget does not reach does not advance.
+    /// requests that decode.
+    ///
+    /// The budget reaches every request that decodes: when it was admitted, some was left behind all
+    /// before it, and none of these takes more than it took then.
     fn plan_in_order(&mut self, now: Ps, around: &mut Around<'_>) -> bool {
         let (mut budget, bound) = (around.pool(self.pool).token_budget, self.chunk_tok());
         let mut preempted = false;
         let mut r = self.running.first;
         while r != NONE {
             let decodes = around.requests[r].state == State::Decoding;
-            if budget == 0 {
-                if decodes {
-                    self.pause(r, now, around);
-                    around.requests[r].state = State::Stalled;
-                    self.stalled.push(r);
-                }
-                r = around.requests[r].next;
-                continue;
-            }
             let done = self.computed(r, around.requests);
             let rest = if decodes { 1 } else { around.requests.num_tok(r) - done };
             let q = rest.min(bound).min(budget);
+            debug_assert!(q > 0 || !decodes, "Invariant: the budget reaches what decodes");
             let blocks = self.blocks(done + q) - self.blocks(done);
             while blocks > self.free {
                 let victim = self.running.last;
@@ -140,24 +134,13 @@ impl Replica {
                 }
             }
             self.take(blocks, around.counters, around.fleet);
-            if !decodes {
+            if !decodes && q > 0 {
                 self.add_chunk(r, done, q, around);
             }
             budget -= q;
             r = around.requests[r].next;
         }
         preempted
-    }
-
-    /// Lets what stalled decode again, from where it was.
-    fn resume_stalled(&mut self, around: &mut Around<'_>) {
-        let mut stalled = std::mem::take(&mut self.stalled);
-        for r in stalled.drain(..) {
-            let computed = around.requests[r].computed.unsigned_abs();
-            self.decoding.enter(r, computed, around.requests);
-            self.joined.push(r);
-        }
-        self.stalled = stalled;
     }
 
     /// Too few blocks for all: walk the running list and preempt from its end.
