@@ -559,7 +559,7 @@ def claims(known: Known, selected: int, signs: str) -> TableData:
     )
     head = (Cell("here", Ink.DIM), Cell("claim", Ink.DIM), Cell("what comes out", Ink.DIM))
     return TableData(
-        title="CLAIMS in this scenario", head=head, rows=rows, selected=selected, stretch=1
+        title="CLAIMS in this scenario", head=head, rows=rows, selected=selected, stretch=2
     )
 
 
