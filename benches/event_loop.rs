@@ -11,8 +11,8 @@
 use std::sync::Arc;
 
 use firstlight_core::schedule::{
-    CacheSpec, Disaggregation, Engine, FirstToken, FleetSpec, LinkSpec, NEVER, PoolSpec, Role,
-    Routing, StepTable, Stop, TierSpec,
+    CacheSpec, Disaggregation, Engine, FirstToken, FleetSpec, LinkSpec, NEVER, Policy, PoolSpec,
+    Role, Routing, StepTable, Stop, TierSpec,
 };
 
 /// One request of a trace.
@@ -125,8 +125,24 @@ fn everything(unit_tok: u32, replicas: u32) -> FleetSpec {
     });
     table.head_pj.iter_mut().zip(0..).for_each(|(pj, n): (_, u64)| *pj = 900_000_000 * n);
     table.decode_attn_ctx_pj.iter_mut().skip(1).for_each(|pj| *pj = 15_000_000);
+    pool.cap = Some(Arc::new(below_power(&table, 2_500)));
     pool.table = Arc::new(table);
     fleet
+}
+
+/// Times that keep the energy above idle of every step below `cap_w`.
+fn below_power(table: &StepTable, cap_w: u64) -> StepTable {
+    let time = |energy: &[u64]| energy.iter().map(|&pj| pj.div_ceil(cap_w)).collect();
+    StepTable {
+        linear_ps: time(&table.linear_pj),
+        head_ps: time(&table.head_pj),
+        prefill_attn_floor_ps: 0,
+        prefill_attn_pair_fs: time(&table.prefill_attn_pair_fj),
+        decode_attn_floor_ps: time(&table.decode_attn_floor_pj),
+        decode_attn_ctx_ps: time(&table.decode_attn_ctx_pj),
+        mix_1024: 1024,
+        ..table.clone()
+    }
 }
 
 fn fleet(token_budget: u64, replicas: u32) -> FleetSpec {
@@ -147,9 +163,11 @@ fn fleet(token_budget: u64, replicas: u32) -> FleetSpec {
         prefill_attn_pair_fj: by_tok,
         decode_attn_floor_pj: by_seq.clone(),
         decode_attn_ctx_pj: by_seq,
+        mixed: None,
     };
     FleetSpec {
         pools: vec![PoolSpec {
+            policy: Policy::Vllm { chunk_tok: 0 },
             role: Role::Mixed,
             replicas,
             table: Arc::new(table),
@@ -160,6 +178,7 @@ fn fleet(token_budget: u64, replicas: u32) -> FleetSpec {
             window_ps: 0,
             fill_tok: 0,
             cache: None,
+            cap: None,
         }],
         block_tok: 16,
         link: LinkSpec { tok_ps: 0, latency_ps: 0, layers: 1 },
@@ -167,6 +186,7 @@ fn fleet(token_budget: u64, replicas: u32) -> FleetSpec {
         unit_tok: 16,
         routing: Routing::LeastLoad,
         disaggregation: Disaggregation::Always,
+        imitate_dynosim: false,
     }
 }
 

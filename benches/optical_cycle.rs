@@ -61,7 +61,7 @@ fn report(name: &str, layer: &Layer, x: &[f32]) {
         let started = std::time::Instant::now();
         let counts = matmul(layer, x, &mut y, &run).expect("a valid product");
         best = best.min(started.elapsed().as_secs_f64());
-        assert_eq!(counts.adc_reads as usize, TOKENS * SIDE * layer.k_tiles());
+        assert_eq!(counts.adc_reads, (TOKENS * SIDE * layer.k_tiles()) as u64);
     }
     let rate = (TOKENS * SIDE * SIDE) as f64 / best / 1e9;
     println!("{name:28}{:>9}{:>9.1} ms{rate:>14.1}", layer.isa.name(), best * 1e3);

@@ -9,6 +9,7 @@
 //!
 //! | module | answers |
 //! |---|---|
+//! | [`runners`] | what do the parts of a real model's layer compute between its matrix products? |
 //! | [`optics`] | what does the light path do to the numbers, and what did it count? |
 //! | [`rng`] | which random number belongs here? |
 //! | [`schedule`] | when does each token come out, and what did it cost in joules? |
@@ -17,6 +18,7 @@
 pub mod error;
 pub mod optics;
 pub mod rng;
+pub mod runners;
 pub mod schedule;
 
 #[cfg(feature = "python")]

@@ -10,6 +10,61 @@ __version__: str
 def build_info() -> dict[str, str]:
     """Return how the extension was built and what it can use on this machine."""
 
+# Runners: arrays are C-contiguous; anything else is refused, never copied.
+def dequantize(data: NDArray[np.uint8], kind: str, out: NDArray[np.float32]) -> int:
+    """Unpack GGUF blocks into ``out`` and return how many weights are not finite."""
+
+def rms_norm(
+    x: NDArray[np.float32], gain: NDArray[np.float32], epsilon: float, out: NDArray[np.float32]
+) -> None:
+    """Write the rows of ``x``, divided by their root mean square and scaled, to ``out``."""
+
+def rope(
+    x: NDArray[np.float32],
+    cos: NDArray[np.float32],
+    sin: NDArray[np.float32],
+    heads: int,
+    half: int,
+    interleaved: bool,
+) -> None:
+    """Rotate the pairs of every head of ``x``, (tokens, heads, 2 * half), in place."""
+
+def causal_softmax(
+    scores: NDArray[np.float32],
+    scale: float,
+    queries: int,
+    keys: int,
+    first: int,
+    window: int | None = None,
+) -> None:
+    """Turn scores, (blocks, queries, keys), into causal attention weights, in place."""
+
+def swiglu(gate_up: NDArray[np.float32], width: int, out: NDArray[np.float32]) -> None:
+    """Write ``silu(gate) * up`` of every row of the fused projection to ``out``."""
+
+def log_sum_exp(logits: NDArray[np.float32], vocab: int, out: NDArray[np.float64]) -> None:
+    """Write the log-sum-exp of every row of ``logits``, (rows, vocab), to ``out``."""
+
+def divergence(
+    a: NDArray[np.float32], b: NDArray[np.float32], vocab: int, out: NDArray[np.float64]
+) -> None:
+    """Write the KL divergence [nat] of every row of logits ``b`` from that of ``a`` to ``out``."""
+
+def walsh(x: NDArray[np.float32], order: int, stride: int) -> None:
+    """Multiply the middle axis of ``x``, (rows, order, stride), by a Hadamard matrix, in place."""
+
+def readout(
+    sums: NDArray[np.float32],
+    outputs: int,
+    full_scales: NDArray[np.float32] | None,
+    margin: float,
+    levels: float | None,
+    sigma_frac: float,
+    key: int,
+    first_token: int,
+) -> tuple[int, float, float]:
+    """Read detector sums in place; return clipped readings, Σ signal² and Σ error²."""
+
 def gap_edges_ps() -> NDArray[np.uint64]:
     """Return the lower edges of the gap histogram's buckets [ps]."""
 
@@ -32,6 +87,9 @@ class StepTable:
         prefill_attn_pair_fj: NDArray[np.uint64],
         decode_attn_floor_pj: NDArray[np.uint64],
         decode_attn_ctx_pj: NDArray[np.uint64],
+        mixed_axes: list[NDArray[np.uint64]] | None = None,
+        mixed_ps: NDArray[np.uint64] | None = None,
+        mixed_skew_1024: int = 0,
     ) -> StepTable: ...
 
 @final
@@ -51,8 +109,13 @@ class Engine:
         osl_tok: NDArray[np.uint32],
         unit_from: NDArray[np.uint64],
         unit_of: NDArray[np.uint32],
+        follow_from: NDArray[np.uint64],
+        follow_of: NDArray[np.uint32],
+        think_ps: NDArray[np.uint64],
     ) -> None:
         """Add requests in order of arrival."""
+    def keep_in_flight(self, most: int) -> None:
+        """Keep at most `most` requests in flight; 0: any number."""
     def watch(self, *, from_ps: int, ttft_ps: int, tpot_ps: int, allowed: int) -> None:
         """Stop early once more than `allowed` requests have missed their limits."""
     def advance(self, until_ps: int, most_events: int) -> str:
@@ -66,13 +129,17 @@ class Engine:
     @property
     def missed(self) -> int:
         """Requests that missed the watched limits so far."""
+    def record(self) -> None:
+        """Record what every replica does from now on."""
+    def timeline(self) -> dict[str, NDArray[Any]]:
+        """Return the columns of what was recorded."""
     def counters(self) -> list[dict[str, int]]:
         """Return one dictionary of integers a pool."""
     def gaps(self) -> tuple[NDArray[np.uint64], int]:
         """Return the histogram of gaps between tokens: counts by bucket, sum [ps]."""
     def free_blocks(self) -> list[int]:
         """Return the free KV blocks of every replica."""
-    def requests(self) -> dict[str, NDArray[np.uint64]]:
+    def requests(self) -> dict[str, NDArray[Any]]:
         """Return the columns of all requests."""
 
 @final

@@ -3,6 +3,7 @@
 mod arrays;
 mod errors;
 mod optics;
+mod runners;
 mod schedule;
 
 use pyo3::prelude::*;
@@ -18,6 +19,12 @@ mod _core {
 
     #[pymodule_export]
     use super::build_info;
+
+    #[pymodule_export]
+    use super::runners::{
+        causal_softmax, dequantize, divergence, log_sum_exp, readout, rms_norm, rope, swiglu, walsh,
+    };
+
     #[pymodule_export]
     use super::optics::OpticalLayer;
     #[pymodule_export]

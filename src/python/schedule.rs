@@ -9,8 +9,8 @@ use pyo3::types::PyDict;
 
 use crate::error::Error;
 use crate::schedule::{
-    CacheSpec, Counters, Disaggregation, Engine, FirstToken, FleetSpec, Gaps, LinkSpec, PoolSpec,
-    Role, Routing, StepTable, Stop, TierSpec, Watch,
+    CacheSpec, Counters, Disaggregation, Engine, FirstToken, FleetSpec, Gaps, LinkSpec,
+    MixedAttention, Policy, PoolSpec, Role, Routing, Segment, StepTable, Stop, TierSpec, Watch,
 };
 
 /// Step costs of one replica, checked and kept in Rust.
@@ -22,7 +22,8 @@ impl PyStepTable {
     #[new]
     #[pyo3(signature = (*, linear_ps, head_ps, prefill_attn_floor_ps, prefill_attn_pair_fs,
         decode_attn_floor_ps, decode_attn_ctx_ps, mix_1024, linear_pj, head_pj,
-        prefill_attn_pair_fj, decode_attn_floor_pj, decode_attn_ctx_pj))]
+        prefill_attn_pair_fj, decode_attn_floor_pj, decode_attn_ctx_pj, mixed_axes=None,
+        mixed_ps=None, mixed_skew_1024=0))]
     #[expect(clippy::too_many_arguments, reason = "one argument a table, all by keyword")]
     fn new(
         linear_ps: PyReadonlyArray1<'_, u64>,
@@ -37,7 +38,15 @@ impl PyStepTable {
         prefill_attn_pair_fj: PyReadonlyArray1<'_, u64>,
         decode_attn_floor_pj: PyReadonlyArray1<'_, u64>,
         decode_attn_ctx_pj: PyReadonlyArray1<'_, u64>,
+        mixed_axes: Option<[PyReadonlyArray1<'_, u64>; 4]>,
+        mixed_ps: Option<PyReadonlyArray1<'_, u64>>,
+        mixed_skew_1024: u64,
     ) -> PyResult<Self> {
+        let mixed = mixed_axes.zip(mixed_ps).map(|(axes, ps)| MixedAttention {
+            axes: axes.map(column),
+            attn_ps: column(ps),
+            skew_1024: mixed_skew_1024,
+        });
         let table = StepTable {
             linear_ps: column(linear_ps),
             head_ps: column(head_ps),
@@ -51,6 +60,7 @@ impl PyStepTable {
             prefill_attn_pair_fj: column(prefill_attn_pair_fj),
             decode_attn_floor_pj: column(decode_attn_floor_pj),
             decode_attn_ctx_pj: column(decode_attn_ctx_pj),
+            mixed,
         };
         table.check()?;
         Ok(Self(Arc::new(table)))
@@ -61,6 +71,8 @@ impl PyStepTable {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct PyPool {
+    policy: String,
+    chunk_tok: u64,
     role: String,
     replicas: u32,
     table: Py<PyStepTable>,
@@ -71,6 +83,7 @@ struct PyPool {
     window_ps: u64,
     fill_tok: u64,
     cache: Option<PyCache>,
+    cap: Option<Py<PyStepTable>>,
 }
 
 /// A prefix cache, from a dictionary: two tiers of (units, ps and ps before, pJ to read, to write).
@@ -99,6 +112,7 @@ struct PyFleet {
     local_share_1024: u64,
     local_queue_tok: u64,
     local_busy_seqs: u64,
+    imitate_dynosim: bool,
 }
 
 impl PyFleet {
@@ -147,6 +161,7 @@ impl PyFleet {
             first_token,
             routing,
             disaggregation,
+            imitate_dynosim: self.imitate_dynosim,
         })
     }
 }
@@ -165,6 +180,7 @@ impl PyEngine {
     }
 
     /// Adds requests in order of arrival.
+    #[expect(clippy::too_many_arguments, reason = "one argument a column")]
     ///
     /// `unit_from` says where the units of each request begin in `unit_of`; both may be empty.
     fn push(
@@ -176,6 +192,9 @@ impl PyEngine {
         osl_tok: PyReadonlyArray1<'_, u32>,
         unit_from: PyReadonlyArray1<'_, u64>,
         unit_of: PyReadonlyArray1<'_, u32>,
+        follow_from: PyReadonlyArray1<'_, u64>,
+        follow_of: PyReadonlyArray1<'_, u32>,
+        think_ps: PyReadonlyArray1<'_, u64>,
     ) -> PyResult<()> {
         let (arrival, isl) = (column(arrival_ps), column(isl_tok));
         let (cached, osl) = (column(cached_tok), column(osl_tok));
@@ -191,6 +210,11 @@ impl PyEngine {
         if !from.is_empty() && from.len() != rows + 1 {
             return Err(Error::shape("unit_from", from.len(), rows + 1).into());
         }
+        let (follows, parents) = (column(follow_from), column(follow_of));
+        let think = column(think_ps);
+        if !follows.is_empty() && follows.len() != rows + 1 {
+            return Err(Error::shape("follow_from", follows.len(), rows + 1).into());
+        }
         py.detach(|| {
             for row in 0..rows {
                 self.0.push(arrival[row], isl[row], cached[row], osl[row])?;
@@ -202,10 +226,22 @@ impl PyEngine {
                     };
                     self.0.name_units(ids)?;
                 }
+                if let [begin, end] = follows.get(row..row + 2).unwrap_or(&[]) {
+                    let Some(parents) = parents.get(index(*begin)..index(*end)) else {
+                        let allowed = format!("rising, at most {}", parents.len());
+                        return Err(Error::range(format!("follow_from[{row}]"), begin, allowed));
+                    };
+                    self.0.follow(parents, think.get(row).copied().unwrap_or(0))?;
+                }
             }
             Ok(())
         })
         .map_err(|error: Error| error.into())
+    }
+
+    /// Keeps at most `most` requests in flight; 0: any number.
+    fn keep_in_flight(&mut self, most: u64) {
+        self.0.keep_in_flight(most);
     }
 
     /// Stops early once more than `allowed` requests have missed their limits.
@@ -252,6 +288,27 @@ impl PyEngine {
         (PyArray1::from_slice(py, &gaps.counts), gaps.sum_ps)
     }
 
+    /// Records what every replica does from now on.
+    fn record(&mut self) {
+        self.0.record();
+    }
+
+    /// Columns of what was recorded, as NumPy arrays.
+    fn timeline<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let rows = self.0.timeline();
+        let columns = PyDict::new(py);
+        let of = |value: fn(&Segment) -> u64| PyArray1::from_iter(py, rows.iter().map(value));
+        columns.set_item("replica", of(|row| u64::from(row.replica)))?;
+        columns.set_item("start_ps", of(|row| row.start_ps))?;
+        columns.set_item("end_ps", of(|row| row.end_ps))?;
+        columns.set_item("steps", of(|row| row.steps))?;
+        columns.set_item("prompt_tok", of(|row| row.prompt_tok))?;
+        columns.set_item("decode_seqs", of(|row| row.decode_seqs))?;
+        let joules = rows.iter().map(|row| row.pj as f64 * 1e-12);
+        columns.set_item("energy_j", PyArray1::from_iter(py, joules))?;
+        Ok(columns)
+    }
+
     /// Free KV blocks of every replica.
     fn free_blocks(&self) -> Vec<u64> {
         self.0.free_blocks()
@@ -261,6 +318,7 @@ impl PyEngine {
     fn requests<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let requests = self.0.requests();
         let columns = PyDict::new(py);
+        columns.set_item("arrival_ps", PyArray1::from_iter(py, requests.arrivals_ps()))?;
         columns.set_item("first_ps", PyArray1::from_slice(py, &requests.first_ps))?;
         columns.set_item("last_ps", PyArray1::from_slice(py, &requests.last_ps))?;
         columns.set_item("started_ps", PyArray1::from_slice(py, &requests.started_ps))?;
@@ -291,7 +349,14 @@ fn read_pool(pool: &PyPool) -> Result<PoolSpec, Error> {
         }),
         reused_only: cache.reused_only,
     });
+    let policy = match pool.policy.as_str() {
+        "vllm" => Policy::Vllm { chunk_tok: pool.chunk_tok },
+        "orca" => Policy::Orca,
+        "static" => Policy::Static,
+        other => return Err(Error::range("policy", other, "vllm, orca or static")),
+    };
     Ok(PoolSpec {
+        policy,
         role: Role::parse(&pool.role)?,
         replicas: pool.replicas,
         table: Arc::clone(&pool.table.get().0),
@@ -302,6 +367,7 @@ fn read_pool(pool: &PyPool) -> Result<PoolSpec, Error> {
         window_ps: pool.window_ps,
         fill_tok: pool.fill_tok,
         cache,
+        cap: pool.cap.as_ref().map(|cap| Arc::clone(&cap.get().0)),
     })
 }
 
@@ -325,6 +391,7 @@ fn read_counters(counters: &Counters) -> BTreeMap<&'static str, u128> {
         ("blocks_freed", u128::from(c.blocks_freed)),
         ("pulled_tok", u128::from(c.pulled_tok)),
         ("link_ps", c.link_ps),
+        ("capped_ps", c.capped_ps),
         ("queried_tok", u128::from(c.queried_tok)),
         ("hit_hbm_tok", u128::from(c.hit_tok[0])),
         ("hit_dram_tok", u128::from(c.hit_tok[1])),

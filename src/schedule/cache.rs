@@ -203,18 +203,6 @@ impl Cache {
         std::mem::take(&mut self.written)
     }
 
-    /// Forgets HBM and DRAM, as when the server loses power; what is in storage stays.
-    pub(crate) fn lose_power(&mut self) {
-        for place in 0..LOWER_TIERS {
-            while self.orders[place].len > 0 {
-                let slot = self.orders[place].oldest as usize;
-                self.remove(slot);
-                self.forget(slot);
-            }
-        }
-        self.channel_ps = [0; LOWER_TIERS];
-    }
-
     fn slot(&self, id: u32) -> usize {
         self.at.get(id).expect("Invariant: a unit in use is somewhere")
     }

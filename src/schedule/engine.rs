@@ -8,12 +8,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::clock::{NEVER, NextEvents, Ps};
-use super::fleet::{Disaggregation, FleetSpec, Role};
+use super::fleet::{Disaggregation, FleetSpec, Role, Routing};
 use super::metrics::{Counters, Gaps};
 use super::replica::{Around, Replica};
 use super::request::{Requests, State};
 use super::router::{self, Turns, View};
+use super::session::Sessions;
 use super::steps::index;
+use super::timeline::Segment;
 use crate::error::Error;
 
 /// Where [`Engine::advance`] stopped.
@@ -51,12 +53,14 @@ pub struct Engine {
     next: NextEvents,
     pulls: BinaryHeap<Reverse<(Ps, u32)>>,
     turns: Turns,
+    sessions: Sessions,
     entry: std::ops::Range<usize>,
     decode: std::ops::Range<usize>,
     counters: Vec<Counters>,
     gaps: Gaps,
     events: u64,
     watch: Option<Watch>,
+    timeline: Option<Vec<Segment>>,
     missed: u64,
     touched: Vec<u32>,
     is_touched: Vec<bool>,
@@ -92,12 +96,14 @@ impl Engine {
             next: NextEvents::new(replicas.len()),
             pulls: BinaryHeap::new(),
             turns: Turns::default(),
+            sessions: Sessions::default(),
             entry,
             decode,
             counters: vec![Counters::default(); fleet.pools.len()],
             gaps: Gaps::default(),
             events: 0,
             watch: None,
+            timeline: None,
             missed: 0,
             touched: Vec::new(),
             is_touched: vec![false; replicas.len()],
@@ -111,6 +117,16 @@ impl Engine {
     /// Stops [`Engine::advance`] early once more than `watch.allowed` requests have missed.
     pub fn watch(&mut self, watch: Watch) {
         self.watch = Some(watch);
+    }
+
+    /// Records what every replica does from now on.
+    pub fn record(&mut self) {
+        self.timeline.get_or_insert_default();
+    }
+
+    /// What was recorded, in order of ends.
+    pub fn timeline(&self) -> &[Segment] {
+        self.timeline.as_deref().unwrap_or_default()
     }
 
     /// Adds a request.
@@ -142,6 +158,35 @@ impl Engine {
         }
         self.requests.push(arrival_ps, isl, cached, osl);
         Ok(())
+    }
+
+    /// Lets the request pushed last wait for earlier ones: it comes `think_ps` after the last of
+    /// them has ended, and not before its arrival time.
+    ///
+    /// # Errors
+    /// [`Error::Range`] for a parent that is no earlier request, or occurs twice.
+    pub fn follow(&mut self, parents: &[u32], think_ps: Ps) -> Result<(), Error> {
+        let row = self.requests.len().saturating_sub(1);
+        for (at, &parent) in parents.iter().enumerate() {
+            if parent as usize >= row || parents[..at].contains(&parent) {
+                let allowed = format!("each once, below {row}");
+                return Err(Error::range(format!("follows[{row}]"), parent, allowed));
+            }
+        }
+        if u32::try_from(self.sessions.edges() + parents.len()).is_err() || think_ps > NEVER / 4 {
+            return Err(Error::range("follows", "too much", "2^32 edges, 53 days"));
+        }
+        if !parents.is_empty() {
+            self.sessions.follow(to_u32(row), parents, think_ps);
+            self.skip_followers();
+        }
+        Ok(())
+    }
+
+    /// Keeps at most `most` requests in flight: others wait at the client, and arrive when they are
+    /// sent. 0: no such bound.
+    pub fn keep_in_flight(&mut self, most: u64) {
+        self.sessions.most = most;
     }
 
     /// Names the units of the request pushed last: a chained hash id for each whole unit of its
@@ -190,15 +235,85 @@ impl Engine {
                 self.pulls.pop();
                 self.take_pulled(r, at);
             }
-            while self.next_arrival() == at {
-                self.arrive(at);
-            }
+            self.take_arrivals(at);
             self.start_touched(at);
         }
     }
 
+    /// Records what replica `i` did, by what its pool's counters have gained.
+    fn note(&mut self, i: usize, start_ps: Ps, end_ps: Ps, before: &Counters) {
+        let now = &self.counters[self.replicas[i].pool];
+        let steps = now.steps - before.steps;
+        let segment = Segment {
+            replica: to_u32(i),
+            start_ps,
+            end_ps,
+            steps,
+            prompt_tok: now.prefill_tok - before.prefill_tok,
+            decode_seqs: (now.decode_tok - before.decode_tok) / steps.max(1),
+            pj: now.compute_pj() - before.compute_pj(),
+        };
+        self.timeline.get_or_insert_default().push(segment);
+    }
+
     fn next_arrival(&self) -> Ps {
-        self.requests.live.get(self.arrived).map_or(NEVER, |live| live.arrival_ps)
+        let alone = self.requests.live.get(self.arrived).map_or(NEVER, |live| live.arrival_ps);
+        alone.min(self.sessions.next().0)
+    }
+
+    /// Takes every request that comes at `at`, in order, as far as there is room.
+    fn take_arrivals(&mut self, at: Ps) {
+        while self.sessions.has_room() {
+            let Some(r) = self.sessions.backlog.pop_front() else { break };
+            self.arrive(r, at);
+        }
+        loop {
+            let alone = self.requests.live.get(self.arrived);
+            let alone = alone.is_some_and(|live| live.arrival_ps == at);
+            let (time, follower) = self.sessions.next();
+            let r = if time == at && !(alone && self.arrived < follower as usize) {
+                self.sessions.pop();
+                follower
+            } else if alone {
+                let r = to_u32(self.arrived);
+                self.arrived += 1;
+                self.skip_followers();
+                r
+            } else {
+                return;
+            };
+            if self.sessions.has_room() {
+                self.arrive(r, at);
+            } else {
+                self.sessions.backlog.push_back(r);
+            }
+        }
+    }
+
+    fn skip_followers(&mut self) {
+        while self.arrived < self.requests.len() && self.sessions.is_follower(self.arrived) {
+            self.arrived += 1;
+        }
+    }
+
+    /// Counts the last token of `r`: whoever waited for it may come.
+    fn finish(&mut self, r: u32, at: Ps) {
+        self.sessions.in_flight -= 1;
+        let live = &self.requests.live;
+        self.sessions.end(r, at, |child| live[child as usize].arrival_ps);
+    }
+
+    /// Rejects `r` and everything that waits for it.
+    fn reject(&mut self, r: u32, at: Ps) {
+        let mut rejected = vec![r];
+        while let Some(r) = rejected.pop() {
+            if self.requests[r].state != State::Rejected {
+                self.requests[r].state = State::Rejected;
+                let counted = self.watch.is_some_and(|watch| at >= watch.from_ps);
+                self.missed += u64::from(counted);
+                rejected.extend(self.sessions.children(r));
+            }
+        }
     }
 
     fn end_first(&mut self, at: Ps) {
@@ -206,13 +321,22 @@ impl Engine {
         let i = self.next.first();
         self.next.set(i, NEVER);
         self.touch(i);
+        let before = self.timeline.is_some().then(|| self.counters[self.replicas[i].pool]);
+        let started = self.replicas[i].started();
         let (replica, mut around) = self.split(i);
         replica.end(at, &mut around);
+        if let (Some(before), Some(start_ps)) = (before, started) {
+            self.note(i, start_ps, at, &before);
+        }
         while let Some(r) = self.told.pop() {
             self.judge(r);
+            if self.requests[r].state == State::Done {
+                self.finish(r, at);
+            }
         }
         let mut handed = std::mem::take(&mut self.handed);
-        for r in handed.drain(..) {
+        for (place, r) in handed.drain(..).enumerate() {
+            self.requests[r].late = self.fleet.imitate_dynosim && place > 0;
             self.requests[r].holder = self.requests[r].replica;
             let routing = self.fleet.routing;
             let range = self.decode.clone();
@@ -241,22 +365,21 @@ impl Engine {
         self.touch(d);
     }
 
-    fn arrive(&mut self, at: Ps) {
+    fn arrive(&mut self, r: u32, at: Ps) {
         self.events += 1;
-        let r = to_u32(self.arrived);
-        self.arrived += 1;
+        self.requests[r].arrival_ps = at;
         let isl = u64::from(self.requests[r].isl_tok);
         let osl = u64::from(self.requests[r].osl_tok);
         let fits = self.fleet.pools.iter().all(|pool| {
             let tokens = if pool.role == Role::Prefill { isl } else { isl + osl };
-            tokens.div_ceil(self.fleet.block_tok) <= pool.kv_blocks
+            let whole = !pool.policy.reserves() || isl <= pool.token_budget;
+            whole && tokens.div_ceil(self.fleet.block_tok) <= pool.kv_blocks
         });
         if !fits {
-            self.requests[r].state = State::Rejected;
-            let counted = self.watch.is_some_and(|watch| at >= watch.from_ps);
-            self.missed += u64::from(counted);
+            self.reject(r, at);
             return;
         }
+        self.sessions.in_flight += 1;
         let (i, charged) = self.route(r, at);
         self.assign(i, r, charged);
         self.enqueue(i, r, at);
@@ -297,7 +420,9 @@ impl Engine {
         let charged = u64::from(charged);
         if charged > 0 {
             replica.prompt_tok += charged;
-            replica.queue_ps += spec.table.prompt_ps(charged, isl - charged, spec.token_budget);
+            if self.fleet.routing == Routing::LeastTtft {
+                replica.queue_ps += spec.table.prompt_ps(charged, isl - charged, spec.token_budget);
+            }
         }
     }
 

@@ -31,9 +31,32 @@ impl Role {
     }
 }
 
+/// Who is in a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// vLLM v1: running first, then the queue; prompts in chunks.
+    Vllm {
+        /// Most tokens of one prompt in a step (`long_prefill_token_threshold`); 0: no such bound.
+        chunk_tok: u64,
+    },
+    /// Orca: requests join and leave every step, whole prompts, memory for the longest answer.
+    Orca,
+    /// Request-level batching: a batch is formed when the last one is done, whole prompts.
+    Static,
+}
+
+impl Policy {
+    /// Whether a request's whole memory is taken when it is admitted.
+    pub(crate) fn reserves(self) -> bool {
+        matches!(self, Self::Orca | Self::Static)
+    }
+}
+
 /// Identical replicas under one policy.
 #[derive(Debug, Clone)]
 pub struct PoolSpec {
+    /// Who is in a step.
+    pub policy: Policy,
     /// What the pool does.
     pub role: Role,
     /// Number of replicas.
@@ -54,6 +77,8 @@ pub struct PoolSpec {
     pub fill_tok: u64,
     /// Prefix cache of each replica, if any.
     pub cache: Option<CacheSpec>,
+    /// What a step takes at least for its energy to stay below a power cap.
+    pub cap: Option<Arc<StepTable>>,
 }
 
 /// One tier of KV memory below HBM, of one replica.
@@ -167,6 +192,11 @@ pub struct FleetSpec {
     pub routing: Routing,
     /// Which prompts the decode pool computes itself.
     pub disaggregation: Disaggregation,
+    /// Prices and hands over as NVIDIA's `DynoSim` 1.3.1 does, to be compared with it: a prompt step
+    /// costs as its number of chunks times their mean, rounded down; a decode step costs by the
+    /// tokens of whole blocks in use or reserved; pulls do not share the link, and of several
+    /// prompts that end together all but the first are taken one step later.
+    pub imitate_dynosim: bool,
 }
 
 /// More replicas than this are refused before anything is allocated.
@@ -183,6 +213,13 @@ impl FleetSpec {
         }
         if self.link.tok_ps > 1_000_000_000_000 || self.link.latency_ps > 1_000_000_000_000_000 {
             return Err(Error::range("link", "a slower link", "1 s a token, 1000 s latency"));
+        }
+        if self.imitate_dynosim
+            && (self.first_token != FirstToken::Decode
+                || self.pools.iter().any(|pool| pool.cache.is_some()))
+        {
+            let allowed = "false, or first_token = decode and no prefix cache";
+            return Err(Error::range("imitate_dynosim", true, allowed));
         }
         if self.link.layers == 0 || self.link.layers > 4096 {
             return Err(Error::range("link.layers", self.link.layers, "1 to 4096"));
@@ -219,7 +256,11 @@ impl FleetSpec {
         }
         for (at, pool) in self.pools.iter().enumerate() {
             pool.check(at)?;
-            pool.table.check_context(pool.kv_blocks.saturating_mul(self.block_tok))?;
+            let kv_tok = pool.kv_blocks.saturating_mul(self.block_tok);
+            pool.table.check_context(kv_tok)?;
+            if let Some(cap) = &pool.cap {
+                cap.check_context(kv_tok)?;
+            }
         }
         let replicas: u64 = self.pools.iter().map(|pool| u64::from(pool.replicas)).sum();
         if replicas > MOST_REPLICAS {
@@ -240,6 +281,17 @@ impl PoolSpec {
     fn check(&self, at: usize) -> Result<(), Error> {
         let name = |field: &str| format!("pools[{at}].{field}");
         self.table.check()?;
+        if let Some(cap) = &self.cap {
+            cap.check()?;
+            if cap.mixed.is_some() {
+                return Err(Error::range(name("cap"), "a measured table", "an affine one"));
+            }
+            if (cap.max_tok(), cap.max_seqs()) != (self.table.max_tok(), self.table.max_seqs()) {
+                let given = format!("{} by {}", cap.max_tok(), cap.max_seqs());
+                let expected = format!("{} by {}", self.table.max_tok(), self.table.max_seqs());
+                return Err(Error::shape(name("cap"), given, expected));
+            }
+        }
         if self.replicas == 0 {
             return Err(Error::range(name("replicas"), 0, "1 or more"));
         }
@@ -254,6 +306,10 @@ impl PoolSpec {
         }
         if !(1..=1 << 40).contains(&self.kv_blocks) {
             return Err(Error::range(name("kv_blocks"), self.kv_blocks, "1 to 2^40"));
+        }
+        if self.policy.reserves() && (self.role != Role::Mixed || self.cache.is_some()) {
+            let allowed = "vllm on this pool; the others need a mixed pool without prefix cache";
+            return Err(Error::range(name("policy"), format!("{:?}", self.policy), allowed));
         }
         if self.window_ps > 0 && self.role == Role::Decode {
             let allowed = "0 on a decode pool: nobody waits to fill a decode step";

@@ -33,6 +33,8 @@ pub struct Counters {
     pub pulled_tok: u64,
     /// Time the links into the pool were busy [ps].
     pub link_ps: u128,
+    /// Time that steps took longer because of a power cap [ps].
+    pub capped_ps: u128,
     /// Prompt tokens of first admissions that asked the prefix cache.
     pub queried_tok: u64,
     /// Of these, tokens found in HBM, in DRAM and in storage.
@@ -65,6 +67,18 @@ pub struct Counters {
     pub decode_attn_pj: u128,
     /// Energy above idle: output head for decoded tokens [pJ].
     pub decode_head_pj: u128,
+}
+
+impl Counters {
+    /// Energy above idle of everything computed [pJ].
+    pub fn compute_pj(&self) -> u128 {
+        self.prefill_linear_pj
+            + self.prefill_attn_pj
+            + self.prefill_head_pj
+            + self.decode_linear_pj
+            + self.decode_attn_pj
+            + self.decode_head_pj
+    }
 }
 
 /// A histogram of gaps between consecutive tokens of a request, pooled over requests.

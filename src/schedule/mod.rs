@@ -10,11 +10,14 @@
 //! | [`engine`] | what happens next |
 //! | [`replica`] | who is in the next step, who is preempted |
 //! | [`router`] | which replica takes a request |
+//! | [`session`] | which request waits for which |
 //! | [`cache`] | whose prefix is where |
 //! | [`steps`] | what a step costs |
+//! | [`mixed`] | what measured attention costs in a mixed step |
 //! | [`fleet`] | what can be simulated |
 //! | [`request`] | where a request is in its life |
 //! | [`metrics`] | what is counted |
+//! | [`timeline`] | who did what when, if asked |
 //! | [`clock`] | whose event is next |
 //!
 //! Time and energy are integers. A run of decode steps is one event in closed form and equals its
@@ -26,16 +29,22 @@ mod engine;
 mod fleet;
 mod idmap;
 mod metrics;
+mod mixed;
 mod replica;
 mod request;
 mod router;
+mod session;
 mod steps;
+mod timeline;
 
 pub use clock::{NEVER, Ps};
 pub use engine::{Engine, Stop, Watch};
 pub use fleet::{
-    CacheSpec, Disaggregation, FirstToken, FleetSpec, LinkSpec, PoolSpec, Role, Routing, TierSpec,
+    CacheSpec, Disaggregation, FirstToken, FleetSpec, LinkSpec, Policy, PoolSpec, Role, Routing,
+    TierSpec,
 };
 pub use metrics::{Counters, Gaps};
+pub use mixed::MixedAttention;
 pub use request::{Live, Requests, State};
 pub use steps::StepTable;
+pub use timeline::Segment;

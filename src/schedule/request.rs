@@ -65,6 +65,8 @@ pub struct Live {
     pub(crate) replica: u32,
     /// Prompt tokens that its entry replica was charged with when it was routed, until computed.
     pub(crate) charged_tok: u32,
+    /// It is to be passed over once before it is taken.
+    pub(crate) late: bool,
     /// Where it is.
     pub state: State,
     /// How often it was preempted.
@@ -120,6 +122,11 @@ impl Requests {
         self.live.iter().map(|live| live.state)
     }
 
+    /// When each arrived, or will if it waits for nobody [ps].
+    pub fn arrivals_ps(&self) -> impl ExactSizeIterator<Item = Ps> {
+        self.live.iter().map(|live| live.arrival_ps)
+    }
+
     /// How often each was preempted.
     pub fn preemptions(&self) -> impl ExactSizeIterator<Item = u16> {
         self.live.iter().map(|live| live.preemptions)
@@ -139,6 +146,7 @@ impl Requests {
             holder: NONE,
             replica: NONE,
             charged_tok: 0,
+            late: false,
             state: State::Queued,
             preemptions: 0,
         });
@@ -148,6 +156,11 @@ impl Requests {
         if !self.unit_from.is_empty() {
             self.unit_from.push(self.unit_end());
         }
+    }
+
+    /// Prompt and answer of `r`.
+    pub(crate) fn most_tok(&self, r: u32) -> u64 {
+        u64::from(self[r].isl_tok) + u64::from(self[r].osl_tok)
     }
 
     pub(crate) fn num_tok(&self, r: u32) -> u64 {

@@ -10,6 +10,7 @@
 //! decoding sequences whose context lengths sum to `S`. All divisions floor.
 
 use super::clock::Ps;
+use super::mixed::MixedAttention;
 use crate::error::Error;
 
 /// Step costs of one replica; see the module text for the formula.
@@ -39,6 +40,16 @@ pub struct StepTable {
     pub decode_attn_floor_pj: Vec<u64>,
     /// Energy beside `decode_attn_ctx_ps` [pJ].
     pub decode_attn_ctx_pj: Vec<u64>,
+    /// Measured attention times instead of the affine ones above; energies stay affine.
+    pub mixed: Option<MixedAttention>,
+}
+
+/// Attention of a step: each part alone, and both together [ps].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct AttnPs {
+    pub(crate) prefill: u64,
+    pub(crate) decode: u64,
+    pub(crate) both: u64,
 }
 
 /// The longest part of a step that is accepted: 1000 s. It keeps every sum of a run of steps inside
@@ -112,6 +123,15 @@ impl StepTable {
         if let Some(at) = self.linear_ps[1..].iter().position(|&ps| ps == 0) {
             return Err(Error::range(format!("linear_ps[{}]", at + 1), 0, "above 0"));
         }
+        if let Some(mixed) = &self.mixed {
+            mixed.check()?;
+            let (tokens, seqs) = mixed.largest();
+            if tokens < self.max_tok() || seqs < self.max_seqs() {
+                let allowed = format!("at most {tokens} tokens and {seqs} sequences, as measured");
+                let given = format!("{} and {}", self.max_tok(), self.max_seqs());
+                return Err(Error::range("the table's steps", given, allowed));
+            }
+        }
         if self.mix_1024 > 8192 {
             return Err(Error::range("mix_1024", self.mix_1024, "0 to 8192"));
         }
@@ -184,11 +204,44 @@ impl StepTable {
             + floor_milli(pairs(new, hit), pair)
     }
 
-    pub(crate) fn step_ps(&self, m: u64, emitted: u64, prefill: u64, decode: u64) -> Ps {
-        self.linear_ps[index(m)]
-            + self.head_ps[index(emitted)]
-            + prefill.max(decode)
-            + prefill.min(decode) * self.mix_1024 / 1024
+    /// Attention of `n` decoding sequences whose contexts sum to `context`, beside prompt chunks
+    /// of (tokens, context before them) that alone take `prefill`.
+    ///
+    /// A measured table is asked for the longest chunk beside the decoding sequences; further
+    /// chunks add what they take alone. `longest` is the longest decode context.
+    pub(crate) fn attention(
+        &self,
+        chunks: impl Iterator<Item = (u64, u64)>,
+        prefill: u64,
+        n: u64,
+        context: u64,
+        longest: impl FnOnce() -> u64,
+    ) -> AttnPs {
+        let Some(mixed) = &self.mixed else {
+            let decode = if n > 0 { self.decode_attn_ps(n, context) } else { 0 };
+            let (more, less) = (prefill.max(decode), prefill.min(decode));
+            return AttnPs { prefill, decode, both: more + less * self.mix_1024 / 1024 };
+        };
+        let mean = if n > 0 { mixed.context(n, context, longest()) } else { 0 };
+        let (mut first, mut alone) = ((0, 0), 0);
+        for chunk in chunks {
+            alone += mixed.ps(chunk.0, chunk.1, 0, 0);
+            if chunk.0 > first.0 {
+                first = chunk;
+            }
+        }
+        let decode = mixed.ps(0, 0, n, mean);
+        if first.0 == 0 {
+            return AttnPs { prefill: 0, decode, both: decode };
+        }
+        let others = alone - mixed.ps(first.0, first.1, 0, 0);
+        let both = mixed.ps(first.0, first.1, n, mean) + others;
+        AttnPs { prefill: alone, decode, both }
+    }
+
+    /// A step of `m` tokens that emits `emitted`, around its attention.
+    pub(crate) fn step_ps(&self, m: u64, emitted: u64, attn: AttnPs) -> Ps {
+        self.linear_ps[index(m)] + self.head_ps[index(emitted)] + attn.both
     }
 }
 

@@ -28,7 +28,8 @@ OWN = {
 
 
 def random_scenario(small, rng: np.random.Generator, folder):
-    isl, osl = int(rng.integers(256, 2048)), int(rng.integers(16, 96))
+    # some contexts are so long that memory for their KV binds
+    isl, osl = int(2 ** rng.uniform(8, 13)), int(2 ** rng.uniform(4, 8))
     trace = workload.poisson_trace(
         float(rng.uniform(1, 4)), duration_s=20.0, isl=isl, osl=osl, seed=int(rng.integers(99)),
         name=f"random-{isl}-{osl}",
@@ -41,10 +42,11 @@ def random_scenario(small, rng: np.random.Generator, folder):
         "pue": float(rng.uniform(1.05, 1.5)),
         "electricity_usd_per_kwh": float(rng.uniform(0.03, 0.3)),
         "carbon_g_per_kwh": float(rng.uniform(20, 800)),
-        "cached_frac": float(rng.uniform(0.0, 0.8)),
+        "cached_frac": float(rng.uniform(0.0, 0.9)),
+        "gpu_memory_utilization_frac": float(rng.uniform(0.6, 0.95)),
         "correlation_s": float(rng.uniform(1, 20)),
-        "ttft_s": float(rng.uniform(0.5, 4)),
-        "tpot_s": float(rng.uniform(0.03, 0.1)),
+        "ttft_s": float(rng.uniform(0.5, 8)),
+        "tpot_s": float(rng.uniform(0.03, 0.2)),
         "quantile": float(rng.uniform(0.8, 0.99)),
         "t_reload_s": float(rng.uniform(2e-6, 20e-6)),
         "accumulator_sram_bytes": int(rng.integers(32, 257)) * 2**20,
@@ -72,6 +74,15 @@ def leaves(value, path=""):
         yield path, value
 
 
+def pooled(path: str) -> str:
+    """Return a path under which the worth of a resource counts over all pools and designs.
+
+    A pool with room to spare has a marginal of exactly 0, in small scenarios as often as not.
+    """
+    _, others, resource = path.partition(".binding.others.")
+    return f"{others}{resource.partition(' @ ')[0]}" if others else path
+
+
 def exempt(path: str) -> bool:
     from fnmatch import fnmatch
 
@@ -93,7 +104,7 @@ def test_no_number_is_constant(documents):
     seen: dict[str, set[float]] = {}
     for document in documents:
         for path, value in leaves(document):
-            seen.setdefault(path, set()).add(value)
+            seen.setdefault(pooled(path), set()).add(value)
     constant = [path for path, values in seen.items() if len(values) == 1 and not exempt(path)]
     assert not constant
     assert len(seen) > 200

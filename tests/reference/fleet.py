@@ -21,6 +21,7 @@ class Table:
     prefill_attn_pair_fj: list
     decode_attn_floor_pj: list
     decode_attn_ctx_pj: list
+    mixed: tuple | None = None  # (four axes, times, skew in 1/1024)
 
 
 @dataclass
@@ -34,6 +35,9 @@ class Pool:
     watermark_blocks: int = 0
     window_ps: int = 0
     fill_tok: int = 0
+    policy: str = "vllm"
+    chunk_tok: int = 0  # most tokens of one prompt in a step; 0: no such bound
+    cap: Table | None = None  # what a step takes at least
     cache: tuple | None = None  # ([tier, tier], reused only)
 
 
@@ -74,6 +78,8 @@ class Request:
     cached: int
     osl: int
     units: tuple = ()
+    parents: tuple = ()  # requests it waits for
+    think_ps: int = 0
     state: str = "queued"
     computed: int = 0
     generated: int = 0
@@ -137,6 +143,7 @@ COUNTERS = [
     "blocks_freed",
     "pulled_tok",
     "link_ps",
+    "capped_ps",
     "queried_tok",
     "hit_hbm_tok",
     "hit_dram_tok",

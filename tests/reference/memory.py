@@ -7,6 +7,10 @@ class Memory:
     def blocks(self, tokens):
         return -(-tokens // self.block)
 
+    def reserves(self, replica):
+        """Orca and static batches take the memory of the whole answer at once."""
+        return replica.pool.policy != "vllm"
+
     def take(self, replica, blocks):
         assert blocks <= replica.free
         replica.free -= blocks
@@ -16,7 +20,7 @@ class Memory:
 
     def give_back(self, replica, request, computed):
         """All blocks of `computed` tokens, but those of units that others still use."""
-        blocks = self.blocks(computed)
+        blocks = self.blocks(request.isl + request.osl if self.reserves(replica) else computed)
         if replica.pool.cache is not None:
             self.register(replica, request, 0, computed)
             mine = request.shares.pop(replica.number, set())

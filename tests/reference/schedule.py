@@ -25,12 +25,13 @@ from __future__ import annotations
 
 from reference.fleet import COUNTERS, NEVER, Replica, Request
 from reference.memory import Memory
+from reference.price import Price
 from reference.router import Router
 
 GAP_SUB_BITS = 7
 
 
-class Simulation(Memory, Router):
+class Simulation(Memory, Router, Price):
     def __init__(self, pools, settings):
         self.pools = pools
         self.settings = settings
@@ -47,6 +48,8 @@ class Simulation(Memory, Router):
         self.gap_sum = 0
         self.pulls = []
         self.requests = []
+        self.bounded = 0  # how often a prompt could have had more of a step
+        self.stalls = 0  # how often a request that decodes found the budget used up
 
     # --- small words -----------------------------------------------------------------------------
 
@@ -62,9 +65,6 @@ class Simulation(Memory, Router):
         self.gaps[bucket] = self.gaps.get(bucket, 0) + 1
         self.gap_sum += ps
 
-    def emits_at_prompt_end(self, replica):
-        return replica.pool.role != "prefill" or self.first_token == "prefill"
-
     def emit(self, replica, request, now):
         if request.generated == 0:
             request.first_ps = now
@@ -76,16 +76,18 @@ class Simulation(Memory, Router):
 
     # --- the loop --------------------------------------------------------------------------------
 
-    def run(self, arrivals):
-        """`arrivals`: (arrival_ps, isl, cached, osl, units), sorted."""
+    def run(self, arrivals, in_flight=0):
+        """`arrivals`: (arrival_ps, isl, cached, osl, units, parents, think_ps), sorted."""
         self.requests = [Request(i, *row) for i, row in enumerate(arrivals)]
-        coming = list(self.requests)
+        self.coming = [(r.arrival_ps, r.number) for r in self.requests if not r.parents]
+        self.followers = [r for r in self.requests if r.parents]
+        self.backlog = []
+        self.most = in_flight or len(self.requests)
+        self.flying = 0
         while True:
             now = min(min(replica.ends, replica.holds) for replica in self.replicas)
-            if coming:
-                now = min(now, coming[0].arrival_ps)
-            if self.pulls:
-                now = min(now, min(self.pulls)[0])
+            for queue in (self.coming, self.pulls):
+                now = min([now, *(at for at, _ in queue)])
             if now == NEVER:
                 return
             for replica in self.replicas:
@@ -94,18 +96,44 @@ class Simulation(Memory, Router):
             while self.pulls and min(self.pulls)[0] == now:
                 _, number = self.pulls.pop(self.pulls.index(min(self.pulls)))
                 self.pulled(self.requests[number])
-            while coming and coming[0].arrival_ps == now:
-                self.arrive(coming.pop(0))
+            self.take_arrivals(now)
             for replica in self.replicas:
                 if replica.ends == NEVER:
                     self.start(replica, now)
 
-    def arrive(self, request):
+    def take_arrivals(self, now):
+        self.backlog += [number for at, number in sorted(self.coming) if at == now]
+        self.coming = [entry for entry in self.coming if entry[0] != now]
+        while self.backlog and self.flying < self.most:
+            self.arrive(self.requests[self.backlog.pop(0)], now)
+
+    def followed(self, request, now):
+        """`request` is done: who waited for it alone comes after thinking."""
+        self.flying -= 1
+        for child in list(self.followers):
+            states = [self.requests[number].state for number in child.parents]
+            if request.number in child.parents and set(states) == {"done"}:
+                self.followers.remove(child)
+                at = max(now + child.think_ps, child.arrival_ps)
+                self.coming.append((at, child.number))
+
+    def reject(self, request):
+        request.state = "rejected"
+        for child in list(self.followers):
+            if request.number in child.parents and child.state != "rejected":
+                self.reject(child)
+
+    def arrive(self, request, now):
+        request.arrival_ps = now
         for pool in self.pools:
+            if pool.policy != "vllm" and request.isl > pool.token_budget:
+                self.reject(request)
+                return
             tokens = request.isl if pool.role == "prefill" else request.isl + request.osl
             if self.blocks(tokens) > pool.kv_blocks:
-                request.state = "rejected"
+                self.reject(request)
                 return
+        self.flying += 1
         replica, new = self.route(request)
         if replica.pool.role == "decode":
             request.decode = replica
@@ -160,12 +188,20 @@ class Simulation(Memory, Router):
                 return
 
     def plan_running(self, replica):
-        budget = replica.pool.token_budget
+        pool, budget = replica.pool, replica.pool.token_budget
         preempted = False
         for request in list(replica.running):
             if request not in replica.running:
                 continue  # preempted by an earlier one
             want = min(request.tokens - request.computed, budget)
+            self.stalls += want == 0 and request.decoding
+            if pool.chunk_tok and not request.decoding:
+                self.bounded += want > pool.chunk_tok
+                want = min(want, pool.chunk_tok)
+            if self.reserves(replica):
+                replica.plan.append((request, want))
+                budget -= want
+                continue
             new = self.blocks(request.computed + want) - self.blocks(request.computed)
             while new > replica.free:
                 victim = replica.running[-1]
@@ -183,6 +219,8 @@ class Simulation(Memory, Router):
 
     def plan_waiting(self, replica, now):
         budget = replica.pool.token_budget - sum(q for _, q in replica.plan)
+        if replica.pool.policy == "static" and replica.running:
+            return
         while budget > 0 and replica.ready:
             request = replica.ready[0]
             new = self.blocks(request.computed + 1) - self.blocks(request.computed)
@@ -219,7 +257,11 @@ class Simulation(Memory, Router):
         spare = pool.watermark_blocks if replica.running else 0
         found = self.look_up(replica, request, hbm_only=request.state == "handed")
         shared = sum(place == "hbm" and replica.users[unit] > 0 for unit, place in found)
-        if self.blocks(request.tokens) - shared * self.unit_blocks + spare > replica.free:
+        whole = self.reserves(replica)
+        if whole and request.tokens - request.cached > budget:
+            return None
+        most = request.isl + request.osl if whole else request.tokens
+        if self.blocks(most) - shared * self.unit_blocks + spare > replica.free:
             return None
         replica.waiting.pop(0)
         request.started_ps = min(request.started_ps, now)
@@ -237,13 +279,16 @@ class Simulation(Memory, Router):
                 return 0
         else:
             request.computed = min(request.cached, request.tokens - 1)
-            self.take(replica, self.blocks(request.computed))
+            self.take(replica, self.blocks(most if whole else request.computed))
         return self.admit(replica, request, budget)
 
     def admit(self, replica, request, budget):
         done = request.computed
         q = min(request.tokens - done, budget)
-        self.take(replica, self.blocks(done + q) - self.blocks(done))
+        if replica.pool.chunk_tok:
+            q = min(q, replica.pool.chunk_tok)
+        if not self.reserves(replica):
+            self.take(replica, self.blocks(done + q) - self.blocks(done))
         request.state = "running"
         replica.running.append(request)
         replica.plan.append((request, q))
@@ -311,55 +356,6 @@ class Simulation(Memory, Router):
         self.count[id(replica.pool)]["preemptions"] += 1
         replica.waiting.insert(0, request)
 
-    # --- what a step costs -----------------------------------------------------------------------
-
-    def price(self, replica):
-        table = replica.pool.table
-        m = emitted_prefill = n = context = attn_p = attn_p_pj = prefill_tok = 0
-        for request, q in replica.plan:
-            m += q
-            kv = request.computed
-            if request.decoding:
-                n += 1
-                context += kv + 1
-                continue
-            prefill_tok += q
-            pairs = q * kv + q * (q + 1) // 2
-            attn_p += table.prefill_attn_floor_ps + pairs * table.prefill_attn_pair_fs[q] // 1000
-            attn_p_pj += pairs * table.prefill_attn_pair_fj[q] // 1000
-            if kv + q == request.tokens and self.emits_at_prompt_end(replica):
-                emitted_prefill += 1
-        attn_d = table.decode_attn_floor_ps[n] + table.decode_attn_ctx_ps[n] * context if n else 0
-        attn_d_pj = (
-            table.decode_attn_floor_pj[n] + table.decode_attn_ctx_pj[n] * context if n else 0
-        )
-        emitted = emitted_prefill + n
-        ps = (
-            table.linear_ps[m]
-            + table.head_ps[emitted]
-            + max(attn_p, attn_d)
-            + min(attn_p, attn_d) * table.mix_1024 // 1024
-        )
-        alone_p = table.linear_ps[prefill_tok] + attn_p
-        alone_d = table.linear_ps[n] + attn_d
-        share = lambda whole: whole * alone_p // (alone_p + alone_d)  # noqa: E731
-        head = table.head_pj[emitted]
-        head_p = head * emitted_prefill // emitted if emitted else 0
-        booked = {
-            "steps": 1,
-            "prefill_ps": share(ps),
-            "decode_ps": ps - share(ps),
-            "prefill_tok": prefill_tok,
-            "decode_tok": n,
-            "prefill_linear_pj": share(table.linear_pj[m]),
-            "decode_linear_pj": table.linear_pj[m] - share(table.linear_pj[m]),
-            "prefill_head_pj": head_p,
-            "decode_head_pj": head - head_p,
-            "prefill_attn_pj": attn_p_pj,
-            "decode_attn_pj": attn_d_pj,
-        }
-        return ps, booked
-
     # --- ending a step ---------------------------------------------------------------------------
 
     def end(self, replica, now):
@@ -379,25 +375,28 @@ class Simulation(Memory, Router):
             if request.generated == request.osl:
                 self.complete(replica, request, now)
         for request, q in prompts:
-            if request.preemptions:
-                count["recomputed_tok"] += q
-            request.computed += q
-            if request.computed < request.tokens:
-                continue
-            if replica.pool.role == "prefill":
-                replica.load -= request.isl - request.cached
-            self.settle(replica, request)
-            if self.emits_at_prompt_end(replica):
-                self.emit(replica, request, now)
-                if request.generated == request.osl:
-                    self.complete(replica, request, now)
-                    continue
-            if replica.pool.role == "prefill":
-                replica.running.remove(request)
-                replica.context_tok -= request.isl
-                self.hand_over(request, now)
-            else:
-                request.decoding = True
+            self.end_chunk(replica, request, q, now)
+
+    def end_chunk(self, replica, request, q, now):
+        if request.preemptions:
+            self.count[id(replica.pool)]["recomputed_tok"] += q
+        request.computed += q
+        if request.computed < request.tokens:
+            return
+        if replica.pool.role == "prefill":
+            replica.load -= request.isl - request.cached
+        self.settle(replica, request)
+        if self.emits_at_prompt_end(replica):
+            self.emit(replica, request, now)
+            if request.generated == request.osl:
+                self.complete(replica, request, now)
+                return
+        if replica.pool.role == "prefill":
+            replica.running.remove(request)
+            replica.context_tok -= request.isl
+            self.hand_over(request, now)
+        else:
+            request.decoding = True
 
     def complete(self, replica, request, now):
         replica.running.remove(request)
@@ -405,5 +404,6 @@ class Simulation(Memory, Router):
         replica.context_tok -= request.isl
         request.state = "done"
         request.last_ps = now
+        self.followed(request, now)
         if replica.pool.role != "prefill":
             replica.load -= 1

@@ -187,7 +187,7 @@ def _tensor(path: str, name: str) -> Any:  # noqa: ANN401
     from firstlight.errors import ScenarioError
 
     try:
-        from safetensors import safe_open
+        from safetensors import safe_open  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         raise ScenarioError(
             f"{path}: reading it needs safetensors; pip install safetensors"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from firstlight import _core
-from firstlight.errors import InfeasibleError, ModelError, ScenarioError
+from firstlight.errors import InfeasibleError, ModelError, ScenarioError, ScheduleError
 from firstlight.evaluate import binding, capacity, design, follow, question, search
 from firstlight.evaluate.answer import (
     Binding,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from firstlight.scenario import Scenario
 
 SCHEMA = 1
-MORE_THAN_SAMPLE = 1.3
+MORE_THAN_SAMPLE = 1.15
 """How much more than the sample says the whole time might carry."""
 
 
@@ -108,7 +108,11 @@ class _Job:
                 for key, one in found.items()
             }
         rates = [one.rate_request_per_s for one in found.values() if isinstance(one, Found)]
-        full = self.asked.whole(sample, most=MORE_THAN_SAMPLE * max(rates, default=1.0))
+        most = MORE_THAN_SAMPLE * max(rates, default=1.0)
+        if self.rate is not None:
+            cells = [one.cells for one in found.values() if isinstance(one, Found)]
+            most = max([most, *(self.rate / count for count in cells)])
+        full = self.asked.whole(sample, most=most)
         solved = self.crew.map(lambda key: self._solve(plans[key], found[key], full), order)
         mine = {name: solved[Key(name)] for name in pieces.specs}
         records = self._records(solved, sample)
@@ -133,8 +137,11 @@ class _Job:
             firstlight=_core.__version__,
             scenario=scenario.name,
             scenario_hash=scenario.hash(),
+            scenario_document=scenario.document(),
             seed=scenario.seed,
-            answer=answer(records, ratios, turning, optical=pieces.optical),
+            answer=answer(
+                records, ratios, turning, optical=pieces.optical, rate_request_per_s=self.rate
+            ),
             status=status(facts),
             workload=follow.workload(self.asked, full),
             designs=tuple(records.values()),
@@ -156,7 +163,7 @@ class _Job:
                 budget=self.asked.budget,
                 cancelled=self.crew.cancelled,
             )
-        except (InfeasibleError, ModelError) as error:
+        except (InfeasibleError, ModelError, ScheduleError) as error:
             result = str(error)
         except ScenarioError as error:
             # Silicon that the user did not ask for may be too large for the budget.
@@ -204,6 +211,7 @@ class _Job:
                     solved[Key(name)], solved[Key(pieces.split)] if pieces.split else None
                 ),
                 band=follow.band(solved, pieces, budget=budget) if is_light else None,
+                accuracy=follow.accuracy(solved[Key(name)]),
                 retrofit=follow.retrofit(record, rivals) if is_light and budget.limits else None,
             )
         return finished
@@ -247,11 +255,13 @@ class _Job:
                 )
                 for traffic in both
             ]
+            # The sample gives the ratios, the whole time what they are ratios of.
+            whole = solved[Key(name)].goodput
             together, apart = (run.rate_request_per_s if run else 0.0 for run in rates)
             return Bursts(
-                synchronised_request_per_s=together * found.cells,
-                as_asked_request_per_s=found.rate_request_per_s * found.cells,
-                independent_request_per_s=apart * found.cells,
+                synchronised_request_per_s=whole * together / found.rate_request_per_s,
+                as_asked_request_per_s=whole,
+                independent_request_per_s=whole * apart / found.rate_request_per_s,
             )
 
         return self.crew.map(carried, founds)

@@ -39,18 +39,26 @@ def account(engine: Engine, *, inputs: int | None, outputs: int | None) -> str:
     n_tiles = math.ceil(n / spec.outputs)
     cycles = facts["cycles_per_tile"]
     lines = [
-        f"matrix      {k} inputs × {n} outputs in {facts['k_tiles']} × {n_tiles} tiles of "
-        f"{spec.inputs} × {spec.outputs}, {facts['masks_per_tile']} mask(s) a tile",
-        f"encoding    {engine.signed_encoding}: {cycles} cycle(s), {facts['readings']} reading(s) "
-        "an output and tile",
+        (
+            f"matrix      {k} inputs × {n} outputs in {facts['k_tiles']} × {n_tiles} tiles of "
+            f"{spec.inputs} × {spec.outputs}, {facts['masks_per_tile']} mask(s) a tile"
+        ),
+        (
+            f"encoding    {engine.signed_encoding}: {cycles} cycle(s), {facts['readings']} reading(s) "
+            "an output and tile"
+        ),
         f"inputs      {_bits(spec.activation_bits)}, scale {engine.drive.input_scale}",
-        f"weights     {_bits(engine.weight_bits)} on {_bits(spec.mask_bits)} pixels, "
-        f"scale {engine.drive.weight_scale}",
+        (
+            f"weights     {_bits(engine.weight_bits)} on {_bits(spec.mask_bits)} pixels, "
+            f"scale {engine.drive.weight_scale}"
+        ),
         f"converters  {_converters(engine, facts)}",
         f"light       {_light(engine, facts)}",
         f"path        {facts['path']} ({facts['isa']}): {facts['reason']}",
-        f"per cycle   {2 * spec.inputs * spec.outputs:,} operations; "
-        f"{format_si(2 * spec.inputs * spec.outputs * spec.f_cycle_hz / cycles, 'op/s')} at full use",
+        (
+            f"per cycle   {2 * spec.inputs * spec.outputs:,} operations; "
+            f"{format_si(2 * spec.inputs * spec.outputs * spec.f_cycle_hz / cycles, 'op/s')} at full use"
+        ),
         f"vectors     {_bits_per_s(engine, cycles)}",
         f"masks       {_mask_interface(engine)}",
         f"previous    {_inter_symbol(engine)}",

@@ -23,6 +23,12 @@ _CHOICES = {
 _SWITCHES = (
     "shot_noise", "adc_noise", "crosstalk_conserving", "inter_symbol", "is_light_unlimited",
 )  # fmt: skip
+_SAME_NAMES = (
+    "input_slice_bits", "tile_split", "input_scale", "weight_scale", "adc_range_per", "adc_levels",
+    "clip_order", "rounding", "shot_noise", "poisson_below", "readout_noise", "mask_gamma",
+    "stuck_pixel_frac", "dead_source_frac", "dead_detector_frac", "source_compression",
+    "crosstalk_conserving", "saturation", "reload_every_tok", "variance", "engine_seed",
+)  # fmt: skip
 _REALS = {
     "adc_range_sigma": (0.1, 1e3),
     "poisson_below": (0.0, 300.0),
@@ -162,32 +168,7 @@ class Drive:
 
     def core_names(self) -> dict[str, Any]:
         """Return the parameters that the compiled core takes as they are."""
-        names: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in (
-                "input_slice_bits",
-                "tile_split",
-                "input_scale",
-                "weight_scale",
-                "adc_range_per",
-                "adc_levels",
-                "clip_order",
-                "rounding",
-                "shot_noise",
-                "poisson_below",
-                "readout_noise",
-                "mask_gamma",
-                "stuck_pixel_frac",
-                "dead_source_frac",
-                "dead_detector_frac",
-                "source_compression",
-                "crosstalk_conserving",
-                "saturation",
-                "reload_every_tok",
-                "variance",
-                "engine_seed",
-            )
-        }
+        names: dict[str, Any] = {name: getattr(self, name) for name in _SAME_NAMES}
         names["rin_common"] = self.rin_mode == "common"
         if self.adc_range is None:
             names["adc_range_sigma"] = self.adc_range_sigma

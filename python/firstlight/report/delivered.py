@@ -36,6 +36,7 @@ _SCOPE_NAMES = {
 }
 _LARGE = 1000.0
 _ROUNDING = 1e-9
+_WORTH_SAYING = 0.01
 
 
 def number(value: float | str | None, *, digits: int = 3) -> str:
@@ -185,7 +186,7 @@ def binding(comparison: Comparison) -> Iterator[Block]:
         next_ones = [
             f"{name} {gain:.2f}"
             for name, gain in ranked
-            if name != f"{found.resource} @ {found.pool}" and gain > 0
+            if name != f"{found.resource} @ {found.pool}" and gain >= _WORTH_SAYING
         ]
         text = f"{design.name}: {found.resource} of the {found.pool} pool ({found.marginal:.2f})"
         rows.append(f"{text}; then {', '.join(next_ones[:3])}" if next_ones else text)

@@ -29,14 +29,20 @@ def ledger_lines(ledger: RunLedger) -> list[str]:
     parts = sorted(ledger.energy_j_by_part.items(), key=lambda item: -item[1])
     total = ledger.energy_j or 1.0
     lines = [
-        f"cycles      {ledger.cycles:,}, {ledger.reloads:,} mask(s) written, "
-        f"{ledger.utilization_frac:.0%} of the pixels' capacity used",
-        f"conversions {ledger.dac_writes:,} in ({ledger.dac_clip_frac:.2%} clipped), "
-        f"{ledger.adc_reads:,} out ({ledger.adc_clip_frac:.2%} clipped)",
-        f"light       {_photons(ledger)}, κ {ledger.kappa:.1f}, "
-        f"analog signal over noise {decibels(ledger.snr_db)}",
-        f"energy      {format_si(ledger.energy_j, 'J')} at the engine, "
-        f"{format_si(ledger.energy_j / max(ledger.macs, 1), 'J')} a MAC",
+        (
+            f"cycles      {ledger.cycles:,}, {ledger.reloads:,} mask(s) written, "
+            f"{ledger.utilization_frac:.0%} of the pixels' capacity used"
+        ),
+        (
+            f"conversions {ledger.dac_writes:,} in ({ledger.dac_clip_frac:.2%} clipped), "
+            f"{ledger.adc_reads:,} out ({ledger.adc_clip_frac:.2%} clipped)"
+        ),
+        f"light       {_photons(ledger)}, κ {ledger.kappa:.1f}",
+        f"noise       analog signal over noise {decibels(ledger.snr_db)}",
+        (
+            f"energy      {format_si(ledger.energy_j, 'J')} at the engine, "
+            f"{format_si(ledger.energy_j / max(ledger.macs, 1), 'J')} a MAC"
+        ),
     ]
     lines += [
         f"  {name:<12}{format_si(joules, 'J'):>10}{joules / total:>7.1%}"

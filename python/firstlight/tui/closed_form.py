@@ -140,7 +140,7 @@ def _band(
         if server != changes.get(f"design.{OPTICAL}.pools.prefill.server", pool.server):
             swap = {**changes, f"{head}.server": server, f"{head}.band": None}
             swap.pop(f"design.{OPTICAL}.pools.prefill.server", None)
-            end = point.at(swap, only=OPTICAL)[OPTICAL]
+            end = point.at(swap, only=frozenset({OPTICAL}))[OPTICAL]
         if end.feasible:
             ends.append(end)
         else:

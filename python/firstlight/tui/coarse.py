@@ -192,8 +192,6 @@ def traffic_of(base: Point, quick: dict[str, float], *, request_per_s: float) ->
         most_request_per_s=rows.max_request_per_s,
         span_s=span_s,
         warm_up_frac=min(WARM_UP_S / span_s, 0.5),
-        longest_prompt_tok=int(requests.isl_tok.max()),
-        longest_tok=int((requests.isl_tok + requests.osl_tok).max()),
     )
 
 

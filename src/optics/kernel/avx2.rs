@@ -131,30 +131,65 @@ fn rows8<const ROWS: usize, const DEPTH: usize>(
 ) {
     let lines: [*const u8; ROWS] = lines(x, row, 4 * part.last);
     let weights = panel[..4 * PANEL * part.last].as_ptr().wrapping_add(part.half * HALF);
-    let ones = _mm256_set1_epi16(1);
     let mut sums: [[__m256i; 2]; ROWS] = started(row, part, ldo, out);
     let mut quad = part.first;
-    while quad < part.last {
+    while quad + DEPTH <= part.last {
         let mut partial = [[_mm256_setzero_si256(); 2]; ROWS];
-        for index in quad..(quad + DEPTH).min(part.last) {
-            // SAFETY: `index` is below the number of 128-byte groups in the panel.
-            let [first, second] = unsafe { load_pair(weights.wrapping_add(index * 4 * PANEL)) };
-            for r in 0..ROWS {
-                // SAFETY: every line has four readable operands for each quad.
-                let light = unsafe { broadcast(lines[r].wrapping_add(4 * index)) };
-                partial[r][0] = _mm256_add_epi16(partial[r][0], _mm256_maddubs_epi16(light, first));
-                partial[r][1] =
-                    _mm256_add_epi16(partial[r][1], _mm256_maddubs_epi16(light, second));
-            }
+        for index in 0..DEPTH {
+            // SAFETY: the group is below the number of 128-byte groups in the panel and of quads in
+            // the lines.
+            partial = unsafe { add_quad(partial, &lines, weights, quad + index) };
         }
-        for r in 0..ROWS {
-            for c in 0..2 {
-                sums[r][c] = _mm256_add_epi32(sums[r][c], _mm256_madd_epi16(partial[r][c], ones));
-            }
-        }
+        sums = widened(sums, partial);
         quad += DEPTH;
     }
+    while quad < part.last {
+        let partial = [[_mm256_setzero_si256(); 2]; ROWS];
+        // SAFETY: as above.
+        let partial = unsafe { add_quad(partial, &lines, weights, quad) };
+        sums = widened(sums, partial);
+        quad += 1;
+    }
     finished(&sums, row, part, ldo, out);
+}
+
+/// Adds the products of group `index` to 16-bit sums.
+///
+/// # Safety
+/// The panel has a group `index`, and every line four operands for it.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn add_quad<const ROWS: usize>(
+    mut partial: [[__m256i; 2]; ROWS],
+    lines: &[*const u8; ROWS],
+    weights: *const i8,
+    index: usize,
+) -> [[__m256i; 2]; ROWS] {
+    // SAFETY: the caller promises the group.
+    let [first, second] = unsafe { load_pair(weights.wrapping_add(index * 4 * PANEL)) };
+    for r in 0..ROWS {
+        // SAFETY: the caller promises the operands.
+        let light = unsafe { broadcast(lines[r].wrapping_add(4 * index)) };
+        partial[r][0] = _mm256_add_epi16(partial[r][0], _mm256_maddubs_epi16(light, first));
+        partial[r][1] = _mm256_add_epi16(partial[r][1], _mm256_maddubs_epi16(light, second));
+    }
+    partial
+}
+
+/// Adds pairs of 16-bit sums to 32-bit sums.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn widened<const ROWS: usize>(
+    mut sums: [[__m256i; 2]; ROWS],
+    partial: [[__m256i; 2]; ROWS],
+) -> [[__m256i; 2]; ROWS] {
+    let ones = _mm256_set1_epi16(1);
+    for r in 0..ROWS {
+        for c in 0..2 {
+            sums[r][c] = _mm256_add_epi32(sums[r][c], _mm256_madd_epi16(partial[r][c], ones));
+        }
+    }
+    sums
 }
 
 #[target_feature(enable = "avx2")]

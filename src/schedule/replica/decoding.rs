@@ -18,6 +18,8 @@ pub(super) struct Decoding {
     pub(super) n: u64,
     /// Sum of the contexts the coming step attends to.
     pub(super) context: u64,
+    /// Blocks are powers of two in practice, and a shift is quicker than a division.
+    shift: Option<u32>,
     /// Members by the step, modulo the block size, at which each needs its next block.
     due: Vec<u32>,
     /// When each ends: (step, request). Entries from before a preemption are stale.
@@ -31,6 +33,7 @@ impl Decoding {
             phase: 0,
             n: 0,
             context: 0,
+            shift: block_tok.is_power_of_two().then(|| block_tok.trailing_zeros()),
             due: vec![0; index(block_tok)],
             finish: BinaryHeap::new(),
         }
@@ -38,6 +41,25 @@ impl Decoding {
 
     pub(super) fn block_tok(&self) -> u64 {
         self.due.len() as u64
+    }
+
+    /// Whole blocks in `tokens`, and what is left.
+    fn split(&self, tokens: u64) -> (u64, u64) {
+        let block = self.block_tok();
+        match self.shift {
+            Some(shift) => (tokens >> shift, tokens & (block - 1)),
+            None => (tokens / block, tokens % block),
+        }
+    }
+
+    /// Blocks that `tokens` tokens fill or begin.
+    pub(super) fn blocks(&self, tokens: u64) -> u64 {
+        self.split(tokens + self.block_tok() - 1).0
+    }
+
+    /// Whether the next of `computed` tokens begins a block.
+    pub(super) fn begins_block(&self, computed: u64) -> bool {
+        self.split(computed).1 == 0
     }
 
     /// Tokens of `r` with KV present.
@@ -71,18 +93,11 @@ impl Decoding {
         computed
     }
 
-    /// Forgets every member, after each has been taken out.
-    pub(super) fn forget_ends(&mut self) {
-        debug_assert_eq!(self.n, 0, "Invariant: ends are forgotten when nothing decodes");
-        self.finish.clear();
-    }
-
     /// Lets `steps` steps pass.
     pub(super) fn pass(&mut self, steps: u64) {
         self.step += steps;
         self.context += self.n * steps;
-        let (phase, block) = (self.phase as u64 + steps, self.block_tok());
-        self.phase = index(if phase < block { phase } else { phase % block });
+        self.phase = index(self.split(self.phase as u64 + steps).1);
     }
 
     /// The next member that is complete, if any.
@@ -116,8 +131,8 @@ impl Decoding {
 
     /// Blocks taken by the `steps` steps after the coming one.
     pub(super) fn blocks_after_first(&self, steps: u64) -> u64 {
-        let block = self.block_tok();
-        let (whole, rest) = (steps / block, index(steps % block));
+        let (whole, rest) = self.split(steps);
+        let rest = index(rest);
         let from = self.wrapped(self.phase + 1);
         let until = (from + rest).min(self.due.len());
         let wrapped = from + rest - until;
@@ -128,7 +143,7 @@ impl Decoding {
     /// Steps after the coming one that `free` blocks allow, at most `most`.
     pub(super) fn steps_in_blocks(&self, free: u64, most: u64) -> u64 {
         let block = self.block_tok();
-        if free >= self.n * most.div_ceil(block) {
+        if free >= self.n * self.blocks(most) {
             return most;
         }
         let mut steps = free / self.n * block;
@@ -152,7 +167,12 @@ impl Decoding {
 
     /// The step counter, modulo the block size, at which a member needs a block.
     fn due_at(&self, relative: i64) -> usize {
-        index((-relative).rem_euclid(self.block_tok().cast_signed()).unsigned_abs())
+        let block = self.block_tok();
+        match self.shift {
+            // Two's complement: the low bits of a negative number are its Euclidean remainder.
+            Some(_) => index(relative.wrapping_neg().cast_unsigned() & (block - 1)),
+            None => index((-relative).rem_euclid(block.cast_signed()).unsigned_abs()),
+        }
     }
 }
 

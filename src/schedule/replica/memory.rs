@@ -9,11 +9,26 @@ use crate::schedule::request::Requests;
 use crate::schedule::steps::index;
 
 use super::Doing;
-use super::price::steps_to_reach;
+use super::price::{run_ps, steps_to_reach};
 
 impl Replica {
     pub(super) fn blocks(&self, tokens: u64) -> u64 {
-        tokens.div_ceil(self.decoding.block_tok())
+        self.decoding.blocks(tokens)
+    }
+
+    /// Blocks the decoding set needs for the coming step.
+    pub(super) fn decode_blocks(&self) -> u64 {
+        if self.policy.reserves() { 0 } else { self.decoding.blocks_now() }
+    }
+
+    /// Blocks it takes in the `steps` steps after that.
+    pub(super) fn decode_blocks_after(&self, steps: u64) -> u64 {
+        if self.policy.reserves() { 0 } else { self.decoding.blocks_after_first(steps) }
+    }
+
+    /// Steps after the coming one that the free blocks allow, at most `most`.
+    pub(super) fn decode_steps_in_blocks(&self, most: u64) -> u64 {
+        if self.policy.reserves() { most } else { self.decoding.steps_in_blocks(self.free, most) }
     }
 
     /// Takes blocks; unused units of the cache are evicted where no block is empty.
@@ -49,9 +64,13 @@ impl Replica {
         if self.cache.is_none() {
             return;
         }
+        if now <= self.settled_to {
+            return;
+        }
         if let Doing::Run { start, first, growth, steps } = self.doing {
             let planned = steps_to_reach(now - start, first, growth).clamp(1, steps);
-            let taken = self.decoding.blocks_after_first(planned - 1);
+            let taken = self.decode_blocks_after(planned - 1);
+            self.settled_to = start + run_ps(first, growth, planned);
             self.evict_down_to(self.free - taken, counters, fleet);
         }
     }
@@ -150,6 +169,9 @@ impl Replica {
         fleet: &FleetSpec,
     ) {
         let mut blocks = self.blocks(computed);
+        if self.policy.reserves() {
+            blocks = self.blocks(requests.most_tok(r));
+        }
         if self.cache.is_some() {
             // Units of the answer become findable only now.
             self.register(r, 0, computed, requests, fleet);

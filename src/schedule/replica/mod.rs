@@ -31,12 +31,12 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use super::cache::Cache;
 use super::clock::Ps;
-use super::fleet::{FirstToken, FleetSpec, PoolSpec, Role};
+use super::fleet::{FirstToken, FleetSpec, Policy, PoolSpec, Role};
 use super::metrics::{Counters, Gaps};
 use super::request::{NONE, Requests, State};
 use decoding::Decoding;
 use list::RunningList;
-use price::{Prompts, run_ps, steps_to_reach};
+use price::{Pace, Prompts, run_ps, steps_to_reach};
 
 /// What a replica is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,9 +65,12 @@ enum Doing {
 pub(crate) struct Replica {
     pub(crate) pool: usize,
     doing: Doing,
+    /// Pace of the run under way, or of the last one.
+    pace: Pace,
     decoding: Decoding,
     free: u64,
     cache: Option<Cache>,
+    policy: Policy,
     running: RunningList,
     /// The unfinished prompt; always the last of the running list.
     partial: u32,
@@ -78,6 +81,8 @@ pub(crate) struct Replica {
     ready: VecDeque<u32>,
     /// Their prefix has been read back; the rest of the prompt is computed next.
     loaded: VecDeque<u32>,
+    /// Until then, evictions of the run under way are up to date.
+    settled_to: Ps,
     chunks: Vec<(u32, u64)>,
     /// Requests that decode for the first time since a hand-over in the coming step.
     joined: Vec<u32>,
@@ -122,15 +127,18 @@ impl Replica {
         Self {
             pool,
             doing: Doing::Nothing,
+            pace: Pace::default(),
             decoding: Decoding::new(block_tok),
             free: spec.kv_blocks,
             cache: spec.cache.clone().map(Cache::new),
+            policy: spec.policy,
             running: RunningList::new(),
             partial: NONE,
             coming: 0,
             waiting: VecDeque::new(),
             ready: VecDeque::new(),
             loaded: VecDeque::new(),
+            settled_to: 0,
             chunks: Vec::new(),
             joined: Vec::new(),
             link_free: 0,
@@ -143,6 +151,14 @@ impl Replica {
 
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.doing, Doing::Nothing | Doing::Holding)
+    }
+
+    /// When what is under way began, if it computes anything.
+    pub(crate) fn started(&self) -> Option<Ps> {
+        match self.doing {
+            Doing::Step { start, .. } | Doing::Run { start, .. } => Some(start),
+            Doing::Nothing | Doing::Holding => None,
+        }
     }
 
     pub(crate) fn free_blocks(&self) -> u64 {

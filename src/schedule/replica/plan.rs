@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::{Around, Doing, Replica};
 use crate::schedule::cache::Found;
 use crate::schedule::clock::{NEVER, Ps};
-use crate::schedule::fleet::{FirstToken, PoolSpec};
+use crate::schedule::fleet::{FirstToken, Policy, PoolSpec};
 use crate::schedule::request::{NONE, Requests, State};
 
 impl Replica {
@@ -53,7 +53,10 @@ impl Replica {
     /// Stage one: blocks for everything that runs. Returns whether something was preempted.
     fn plan_running(&mut self, now: Ps, around: &mut Around<'_>) -> bool {
         debug_assert!(self.chunks.is_empty() && self.joined.is_empty());
-        let needed = self.decoding.blocks_now();
+        if self.chunk_tok() < u64::MAX && self.running.len > self.decoding.n {
+            return self.plan_in_order(now, around);
+        }
+        let needed = self.decode_blocks();
         let mut preempted = false;
         if needed <= self.free {
             self.take(needed, around.counters, around.fleet);
@@ -98,13 +101,54 @@ impl Replica {
         }
     }
 
+    /// Most tokens of one prompt in a step.
+    fn chunk_tok(&self) -> u64 {
+        match self.policy {
+            Policy::Vllm { chunk_tok } if chunk_tok > 0 => chunk_tok,
+            _ => u64::MAX,
+        }
+    }
+
+    /// Stage one where prompts are bounded: several of them may be unfinished, and stand before
+    /// requests that decode.
+    ///
+    /// The budget reaches every request that decodes: when it was admitted, some was left behind all
+    /// before it, and none of these takes more than it took then.
+    fn plan_in_order(&mut self, now: Ps, around: &mut Around<'_>) -> bool {
+        let (mut budget, bound) = (around.pool(self.pool).token_budget, self.chunk_tok());
+        let mut preempted = false;
+        let mut r = self.running.first;
+        while r != NONE {
+            let decodes = around.requests[r].state == State::Decoding;
+            let done = self.computed(r, around.requests);
+            let rest = if decodes { 1 } else { around.requests.num_tok(r) - done };
+            let q = rest.min(bound).min(budget);
+            debug_assert!(q > 0 || !decodes, "Invariant: the budget reaches what decodes");
+            let blocks = self.blocks(done + q) - self.blocks(done);
+            while blocks > self.free {
+                let victim = self.running.last;
+                self.preempt(victim, now, around);
+                preempted = true;
+                if victim == r {
+                    return true;
+                }
+            }
+            self.take(blocks, around.counters, around.fleet);
+            if !decodes && q > 0 {
+                self.add_chunk(r, done, q, around);
+            }
+            budget -= q;
+            r = around.requests[r].next;
+        }
+        preempted
+    }
+
     /// Too few blocks for all: walk the running list and preempt from its end.
     fn plan_decoding_one_by_one(&mut self, now: Ps, around: &mut Around<'_>) -> bool {
         let mut r = self.running.first;
         let mut preempted = false;
         while r != NONE && r != self.partial {
-            let block_tok = self.decoding.block_tok();
-            if self.computed(r, around.requests).is_multiple_of(block_tok) {
+            if self.decoding.begins_block(self.computed(r, around.requests)) {
                 while self.free == 0 {
                     let victim = self.running.last;
                     self.preempt(victim, now, around);
@@ -126,6 +170,9 @@ impl Replica {
         let spec = &fleet.pools[self.pool];
         let used: u64 = self.chunks.iter().map(|&(_, q)| q).sum::<u64>() + self.decoding.n;
         let mut budget = spec.token_budget - used;
+        if self.policy == Policy::Static && self.running.len > 0 {
+            return;
+        }
         while budget > 0 && !self.ready.is_empty() {
             if !self.join(around) {
                 break;
@@ -139,11 +186,22 @@ impl Replica {
         }
         while budget > 0 && self.admitted() < spec.max_seqs {
             let Some(&r) = self.waiting.front() else { break };
+            if around.requests[r].late {
+                for &r in &self.waiting {
+                    around.requests[r].late = false;
+                }
+                break;
+            }
             let total = around.requests.num_tok(r);
             let spare = if self.running.len > 0 { spec.watermark_blocks } else { 0 };
             let handed = around.requests[r].state == State::Handed;
             let found = self.look_up(r, handed, around.requests, fleet);
-            let needed = self.blocks(total) - found.shared * fleet.unit_blocks();
+            let whole = self.policy.reserves();
+            if whole && total - u64::from(around.requests[r].cached_tok) > budget {
+                break;
+            }
+            let most = if whole { around.requests.most_tok(r) } else { total };
+            let needed = self.blocks(most) - found.shared * fleet.unit_blocks();
             if needed + spare > self.free {
                 break;
             }
@@ -167,7 +225,8 @@ impl Replica {
                 tokens
             } else {
                 let hit = u64::from(around.requests[r].cached_tok).min(total - 1);
-                self.take(self.blocks(hit), around.counters, around.fleet);
+                let at_once = if whole { most } else { hit };
+                self.take(self.blocks(at_once), around.counters, around.fleet);
                 hit
             };
             budget -= self.admit(r, hit, budget, around);
@@ -177,13 +236,15 @@ impl Replica {
     /// Lets the prompt of `r`, of which `hit` tokens are in place, begin; returns its first chunk.
     fn admit(&mut self, r: u32, hit: u64, budget: u64, around: &mut Around<'_>) -> u64 {
         let total = around.requests.num_tok(r);
-        let q = (total - hit).min(budget);
-        self.take(self.blocks(hit + q) - self.blocks(hit), around.counters, around.fleet);
+        let q = (total - hit).min(budget).min(self.chunk_tok());
+        if !self.policy.reserves() {
+            self.take(self.blocks(hit + q) - self.blocks(hit), around.counters, around.fleet);
+        }
         around.requests[r].computed = hit.cast_signed();
         around.requests[r].state = State::Prefilling;
         self.running.append(r, around.requests);
         self.add_chunk(r, hit, q, around);
-        if hit + q < total {
+        if hit + q < total && self.chunk_tok() == u64::MAX {
             self.partial = r;
         }
         q
@@ -218,7 +279,7 @@ impl Replica {
                 None => return false,
             },
         };
-        let computed = around.requests[victim].computed.unsigned_abs();
+        let computed = self.reserved(victim, around);
         self.give_up(victim, computed, around);
         true
     }
@@ -227,7 +288,8 @@ impl Replica {
     fn join(&mut self, around: &mut Around<'_>) -> bool {
         let r = self.ready[0];
         let computed = around.requests[r].computed.unsigned_abs();
-        if computed.is_multiple_of(self.decoding.block_tok()) {
+        let reserved = self.reserved(r, around) > computed;
+        if self.decoding.begins_block(computed) && !reserved {
             while self.free == 0 {
                 // Nothing runs that could free a block: give up the latest cache that waits.
                 if self.running.len > 0 {
@@ -248,6 +310,12 @@ impl Replica {
         true
     }
 
+    /// Tokens for which a pulled request holds blocks.
+    fn reserved(&self, r: u32, around: &Around<'_>) -> u64 {
+        let pulled = around.fleet.imitate_dynosim && around.requests[r].state == State::Ready;
+        self.computed(r, around.requests) + u64::from(pulled)
+    }
+
     /// Reserves room for a handed-over prompt and starts to pull its KV cache.
     fn pull(&mut self, r: u32, now: Ps, around: &mut Around<'_>) {
         let tokens = match around.fleet.first_token {
@@ -255,6 +323,8 @@ impl Replica {
             // The last prompt token is computed here again, to emit the first token.
             FirstToken::Decode => u64::from(around.requests[r].isl_tok) - 1,
         };
+        let shares = !around.fleet.imitate_dynosim;
+        let sent = if shares { tokens } else { u64::from(around.requests[r].isl_tok) };
         let mut here = 0;
         if self.cache.is_some() {
             let found = self.look_up(r, true, around.requests, around.fleet);
@@ -262,13 +332,13 @@ impl Replica {
             here = found.hbm * around.fleet.unit_tok;
             around.counters.pull_saved_tok += here;
         }
-        self.take(self.blocks(tokens) - self.blocks(here), around.counters, around.fleet);
+        self.take(self.blocks(sent) - self.blocks(here), around.counters, around.fleet);
         around.requests[r].computed = tokens.cast_signed();
         around.requests[r].state = State::Pulling;
         self.coming += 1;
         let link = around.fleet.link;
-        let wire = link.left_after(link.tok_ps * (tokens - here), around.requests.prompt_ps(r));
-        let begin = self.link_free.max(now);
+        let wire = link.left_after(link.tok_ps * (sent - here), around.requests.prompt_ps(r));
+        let begin = if shares { self.link_free.max(now) } else { now };
         self.link_free = begin + wire;
         around.counters.link_ps += u128::from(wire);
         around.counters.pulled_tok += tokens - here;

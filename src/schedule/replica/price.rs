@@ -2,9 +2,9 @@
 
 use super::{Around, Doing, Replica};
 use crate::schedule::clock::Ps;
-use crate::schedule::fleet::Role;
-use crate::schedule::request::{NONE, State};
-use crate::schedule::steps::index;
+use crate::schedule::fleet::{Role, Routing};
+use crate::schedule::request::{NONE, Requests, State};
+use crate::schedule::steps::{AttnPs, StepTable, index};
 
 /// Runs are cut here so that their length stays far inside a `u64` of picoseconds.
 const LONGEST_RUN: u64 = 1 << 12;
@@ -15,8 +15,44 @@ pub(super) struct Prompts {
     tok: u64,
     /// Prompts that end, and yield a token.
     emitted: u64,
-    attn_ps: u64,
+    attn: AttnPs,
     attn_pj: u128,
+    /// What a power cap adds.
+    capped_ps: u64,
+}
+
+/// Length of the steps of a run, and what a power cap adds to them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Pace {
+    first: Ps,
+    growth: Ps,
+    /// Added to the first step, and its growth, which may be negative.
+    capped: (u64, i64),
+}
+
+impl Pace {
+    /// The pace of steps that take `first`, growing by `growth`, or what the cap demands, and for
+    /// how many steps that stays the same one of the two.
+    fn of(first: Ps, growth: Ps, cap: Option<&StepTable>, n: u64, context: u64) -> (Self, u64) {
+        let free = Self { first, growth, capped: (0, 0) };
+        let Some(cap) = cap else { return (free, u64::MAX) };
+        let attn = cap.attention(std::iter::empty(), 0, n, context, || 0);
+        let (least, rise) = (cap.step_ps(n, n, attn), cap.decode_attn_ctx_ps[index(n)] * n);
+        if least > first {
+            let over = least - first;
+            let steps = if rise >= growth { u64::MAX } else { over.div_ceil(growth - rise) };
+            let added = rise.cast_signed() - growth.cast_signed();
+            return (Self { first: least, growth: rise, capped: (over, added) }, steps);
+        }
+        let steps = if growth >= rise { u64::MAX } else { (first - least) / (rise - growth) + 1 };
+        (free, steps)
+    }
+
+    /// What the cap adds to `steps` steps.
+    fn capped_ps(&self, steps: u64) -> u128 {
+        let (k, (first, growth)) = (i128::from(steps), self.capped);
+        (k * i128::from(first) + k * (k - 1) / 2 * i128::from(growth)).unsigned_abs()
+    }
 }
 
 impl Replica {
@@ -30,33 +66,70 @@ impl Replica {
     ) -> Ps {
         let spec = &around.fleet.pools[self.pool];
         let table = &*spec.table;
+        let imitate = around.fleet.imitate_dynosim;
         let n = self.decoding.n;
-        let decode = if n > 0 { table.decode_attn_ps(n, self.decoding.context) } else { 0 };
+        let context = if imitate && n > 0 {
+            (spec.kv_blocks - self.free) * self.decoding.block_tok()
+        } else {
+            self.decoding.context
+        };
+        let requests = &*around.requests;
+        let longest = || self.longest_context(requests);
         if self.chunks.is_empty() {
-            let first = table.step_ps(n, n, 0, decode);
+            let attn = table.attention(std::iter::empty(), 0, n, context, longest);
+            let first = table.step_ps(n, n, attn);
             let growth = table.decode_attn_ctx_ps[index(n)] * n;
-            let steps = if preempted || !self.joined.is_empty() {
+            let (pace, same) = Pace::of(first, growth, spec.cap.as_deref(), n, context);
+            let single = preempted || !self.joined.is_empty() || table.mixed.is_some() || imitate;
+            let steps = if single {
                 1
             } else {
                 let finish = self.decoding.steps_to_first_finish(around.requests);
-                1 + self.decoding.steps_in_blocks(self.free, finish.min(LONGEST_RUN) - 1)
+                1 + self.decode_steps_in_blocks(finish.min(same).min(LONGEST_RUN) - 1)
             };
+            let Pace { first, growth, .. } = pace;
+            self.pace = pace;
+            self.settled_to = 0;
             self.doing = Doing::Run { start: now, first, growth, steps };
             return now + run_ps(first, growth, steps);
         }
-        let requests = &*around.requests;
         let emits = around.prompt_end_emits(self.pool);
         let mut prompts = Prompts { tok: tokens - n, ..Prompts::default() };
+        let (mut prefill, mut prefill_cap) = (0, 0);
         for &(r, q) in &self.chunks {
             let kv = self.computed(r, requests);
             let (ps, pj) = table.chunk_attn(q, kv);
-            prompts.attn_ps += ps;
+            prefill += ps;
+            prefill_cap += spec.cap.as_ref().map_or(0, |cap| cap.chunk_attn(q, kv).0);
             prompts.attn_pj += u128::from(pj);
             prompts.emitted += u64::from(emits && kv + q == requests.num_tok(r));
         }
-        let end = now + table.step_ps(tokens, prompts.emitted + n, prompts.attn_ps, decode);
+        let chunks = self.chunks.iter().map(|&(r, q)| (q, self.computed(r, requests)));
+        prompts.attn = table.attention(chunks, prefill, n, context, longest);
+        let emitted = prompts.emitted + n;
+        let chunks = self.chunks.len() as u64;
+        let priced = if imitate { n + prompts.tok / chunks * chunks } else { tokens };
+        let free_ps = table.step_ps(priced, emitted, prompts.attn);
+        if let Some(cap) = &spec.cap {
+            let attn = cap.attention(std::iter::empty(), prefill_cap, n, context, || 0);
+            prompts.capped_ps = cap.step_ps(tokens, emitted, attn).saturating_sub(free_ps);
+        }
+        let end = now + free_ps + prompts.capped_ps;
         self.doing = Doing::Step { start: now, end, prompts };
         end
+    }
+
+    /// The longest context the coming step attends to for a decoding request.
+    fn longest_context(&self, requests: &Requests) -> u64 {
+        let mut longest = 0;
+        let mut r = self.running.first;
+        while r != NONE {
+            if requests[r].state == State::Decoding {
+                longest = longest.max(self.computed(r, requests) + 1);
+            }
+            r = requests[r].next;
+        }
+        longest
     }
 
     pub(super) fn end_run(
@@ -72,6 +145,7 @@ impl Replica {
         let counters = &mut *around.counters;
         counters.steps += steps;
         counters.decode_ps += u128::from(run_ps(first, growth, steps));
+        counters.capped_ps += self.pace.capped_ps(steps);
         counters.decode_tok += n * steps;
         counters.emitted_tok += n * steps;
         counters.decode_linear_pj += k * u128::from(table.linear_pj[index(n)]);
@@ -80,7 +154,7 @@ impl Replica {
         counters.decode_attn_pj += k * u128::from(table.decode_attn_floor_pj[index(n)])
             + u128::from(table.decode_attn_ctx_pj[index(n)]) * contexts;
         // The first step's blocks were taken when it was planned.
-        let blocks = self.decoding.blocks_after_first(steps - 1);
+        let blocks = self.decode_blocks_after(steps - 1);
         self.take(blocks, counters, around.fleet);
         if self.joined.is_empty() {
             around.gaps.add_run(first, growth, steps, n);
@@ -120,11 +194,10 @@ impl Replica {
     fn book_step(&self, lasted: Ps, prompts: &Prompts, around: &mut Around<'_>) {
         let table = &*around.fleet.pools[self.pool].table;
         let (n, context) = (self.decoding.n, self.decoding.context);
-        let decode_attn_ps = if n > 0 { table.decode_attn_ps(n, context) } else { 0 };
         let decode_attn_pj = if n > 0 { table.decode_attn_pj(n, context) } else { 0 };
-        let alone = table.linear_ps[index(prompts.tok)] + prompts.attn_ps;
+        let alone = table.linear_ps[index(prompts.tok)] + prompts.attn.prefill;
         let both = u128::from(alone)
-            + if n > 0 { u128::from(table.linear_ps[index(n)] + decode_attn_ps) } else { 0 };
+            + if n > 0 { u128::from(table.linear_ps[index(n)] + prompts.attn.decode) } else { 0 };
         let share = |whole: u64| {
             if n == 0 || whole == 0 {
                 return whole;
@@ -141,6 +214,7 @@ impl Replica {
         counters.steps += 1;
         counters.prefill_ps += u128::from(prefill_ps);
         counters.decode_ps += u128::from(lasted - prefill_ps);
+        counters.capped_ps += u128::from(prompts.capped_ps);
         counters.prefill_tok += prompts.tok;
         counters.decode_tok += n;
         counters.prefill_linear_pj += u128::from(linear_share);
@@ -206,9 +280,11 @@ impl Replica {
         let charged = u64::from(std::mem::take(&mut around.requests[r].charged_tok));
         if charged > 0 {
             self.prompt_tok -= charged;
-            let hit = u64::from(around.requests[r].isl_tok) - charged;
-            let spec = around.pool(self.pool);
-            self.queue_ps -= spec.table.prompt_ps(charged, hit, spec.token_budget);
+            if around.fleet.routing == Routing::LeastTtft {
+                let hit = u64::from(around.requests[r].isl_tok) - charged;
+                let spec = around.pool(self.pool);
+                self.queue_ps -= spec.table.prompt_ps(charged, hit, spec.token_budget);
+            }
         }
     }
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from firstlight.evaluate.question import Question
+
     F64 = NDArray[np.float64]
 
 PS_PER_S = 1e12
@@ -42,6 +44,7 @@ class Load:
         mean_output_tok: Mean answer [tok].
         mean_pairs: Mean query-key pairs of one prompt.
         context_tok: Mean context of a sequence that decodes, long answers weighing more [tok].
+        longest_prompt_tok: Longest prompt [tok].
         longest_tok: Longest prompt and answer together [tok].
     """
 
@@ -56,7 +59,8 @@ class Load:
     mean_output_tok: float
     mean_pairs: float
     context_tok: float
-    longest_tok: float
+    longest_prompt_tok: int
+    longest_tok: int
 
     def pairs(self, uncached_tok: float) -> float:
         """Return the query-key pairs of a prompt with that many tokens to compute."""
@@ -74,6 +78,7 @@ def load_of(
     cached_frac: float,
     correlation_s: float,
     max_context_tok: int,
+    shared_prefix_tok: int = 0,
 ) -> Load:
     """Return the moments of a traffic; the same one is read once.
 
@@ -85,6 +90,7 @@ def load_of(
         cached_frac: Prompt tokens whose KV is present.
         correlation_s: Largest shift of a copy of the trace [s].
         max_context_tok: Longest prompt and answer of the model [tok].
+        shared_prefix_tok: Tokens all prompts share, present wherever they go [tok].
     """
     trace = trace_of(name, seed)
     scaled = workload.scale_lengths(
@@ -92,7 +98,8 @@ def load_of(
     ).trace
     isl = scaled.isl_tok.astype(np.float64)
     osl = scaled.osl_tok.astype(np.float64)
-    uncached = isl - workload.cached_tok(scaled.isl_tok, cached_frac=cached_frac)
+    cached = workload.cached_tok(scaled.isl_tok, cached_frac=cached_frac)
+    uncached = isl - np.maximum(cached, np.minimum(isl - 1.0, shared_prefix_tok))
     edges = (0.0, *(_middles(LENGTH_QUANTILES)), 1.0)
     bin_of, bins = _bins(name, seed)
 
@@ -113,7 +120,23 @@ def load_of(
         mean_output_tok=float(osl.mean()),
         mean_pairs=float((uncached * (isl - uncached) + uncached * (uncached + 1) / 2).mean()),
         context_tok=float((osl * (isl + osl / 2)).sum() / osl.sum()),
-        longest_tok=float((isl + osl).max()),
+        longest_prompt_tok=int(isl.max()),
+        longest_tok=int((isl + osl).max()),
+    )
+
+
+def load_of_question(asked: Question) -> Load:
+    """Return the moments of a question's traffic."""
+    work = asked.scenario.workload
+    return load_of(
+        work.preset or work.trace or "azure-2023-conv",
+        seed=asked.scenario.seed,
+        context_tok=work.context_tok,
+        output_tok=work.output_tok,
+        cached_frac=work.cached_frac,
+        correlation_s=work.correlation_s,
+        max_context_tok=asked.shape.max_context_tok,
+        shared_prefix_tok=work.shared_prefix_tok,
     )
 
 

@@ -89,13 +89,15 @@ class Point:
         """
         self.scenario.replace(**dict(changes))
 
-    def at(self, changes: Changes | None = None, *, only: str | None = None) -> dict[str, Estimate]:
+    def at(
+        self, changes: Changes | None = None, *, only: frozenset[str] | None = None
+    ) -> dict[str, Estimate]:
         """Return what each design delivers under changes.
 
         Args:
             changes: New values by field; quick fields are taken as numbers in SI units without the
                 scenario's checks (see `checked`).
-            only: The one design that is asked about; None: all.
+            only: Names of the designs that are wanted; None for all.
 
         Raises:
             FirstlightError: The changed scenario is impossible.
@@ -134,7 +136,9 @@ class Point:
             self._others[key] = Point(self.scenario.replace(**slow))
         return self._others[key]
 
-    def quick(self, changes: dict[str, float], *, only: str | None = None) -> dict[str, Estimate]:
+    def quick(
+        self, changes: dict[str, float], *, only: frozenset[str] | None = None
+    ) -> dict[str, Estimate]:
         """Return what each design delivers under changes of quick fields, by bare name."""
         asked = self._asked(changes)
         work = self.scenario.workload
@@ -146,6 +150,7 @@ class Point:
             cached_frac=changes.get("cached_frac", work.cached_frac),
             correlation_s=changes.get("correlation_s", work.correlation_s),
             max_context_tok=asked.shape.max_context_tok,
+            shared_prefix_tok=work.shared_prefix_tok,
         )
         engine = {name: value for name, value in changes.items() if name in _ENGINE}
         return {
@@ -153,7 +158,7 @@ class Point:
                 self._plan(plan, asked=asked, engine=engine), asked=asked, load=load
             )
             for plan in self.plans
-            if only in (None, plan.name)
+            if only is None or plan.name in only
         }
 
     def _asked(self, changes: dict[str, float]) -> Question:

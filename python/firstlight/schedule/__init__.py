@@ -1,0 +1,41 @@
+"""Tokens in time: run requests over a fleet and say when each token came and what it cost.
+
+The simulation itself is compiled (`firstlight._core.Engine`); this room checks, calls and wraps.
+
+```text
+Queued ─► Prefilling ─► Decoding ─► Done                                   a mixed pool
+   ▲          │             │
+   └──────────┴─ preempted ─┘
+Queued ─► Prefilling ─► Handed ─► Pulling ─► Ready ─► Decoding ─► Done     prefill and decode pools
+Queued ─► Loading ─► Loaded ─► Prefilling                        a prefix comes from a lower tier
+```
+"""
+
+from firstlight.schedule.arrivals import Arrivals
+from firstlight.schedule.compiled import below_power, engine, gap_edges_ps
+from firstlight.schedule.fleet import Cache, Disaggregation, Fleet, Pool, Routing, Tier
+from firstlight.schedule.outcome import NEVER, STATES, Limits, Outcome
+from firstlight.schedule.report import power_w, request_table, write_table, write_timeline
+from firstlight.schedule.run import run
+
+__all__ = [
+    "NEVER",
+    "STATES",
+    "Arrivals",
+    "Cache",
+    "Disaggregation",
+    "Fleet",
+    "Limits",
+    "Outcome",
+    "Pool",
+    "Routing",
+    "Tier",
+    "below_power",
+    "engine",
+    "gap_edges_ps",
+    "power_w",
+    "request_table",
+    "run",
+    "write_table",
+    "write_timeline",
+]

@@ -1,0 +1,169 @@
+"""From the records of this package to the compiled engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from firstlight.errors import ScheduleError
+from firstlight.schedule.fleet import Tier
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from firstlight import _core
+    from firstlight.schedule.fleet import Cache, Fleet, Pool
+    from firstlight.steps import StepTable
+
+
+def gap_edges_ps() -> NDArray[np.uint64]:
+    """Return the lower edges of the gap histogram's buckets, each at most 0.8 % wide [ps]."""
+    from firstlight import _core
+
+    return _core.gap_edges_ps()
+
+
+def engine(fleet: Fleet) -> _core.Engine:
+    """Build the online engine of a fleet, idle at time 0.
+
+    Raises:
+        ScheduleError: The fleet cannot be simulated; the message names the field.
+    """
+    from firstlight import _core
+
+    tables = {id(pool.table): _compiled(pool.table) for pool in fleet.pools}
+    try:
+        return _core.Engine(
+            [_pool(pool, tables[id(pool.table)]) for pool in fleet.pools], _beside_pools(fleet)
+        )
+    except (ValueError, OverflowError, TypeError) as error:
+        raise ScheduleError(str(error)) from error
+
+
+def below_power(table: StepTable, *, cap_w: float) -> StepTable:
+    """Return the step times at which the energy above idle of every step stays below a cap.
+
+    The energy of a step is taken as given: a real device that lowers its clock also lowers its
+    voltage and saves some, so that this is the slower side of the truth.
+
+    Args:
+        table: Times and energies without a cap.
+        cap_w: Most power above idle [W].
+
+    Raises:
+        ScheduleError: The cap is not above idle.
+    """
+    if not cap_w > 0:
+        raise ScheduleError(f"cap_w={cap_w!r} is not allowed; above 0, in watts above idle")
+
+    def times(energy: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        return np.ceil(energy / cap_w).astype(np.uint64)
+
+    return replace(
+        table,
+        linear_ps=np.maximum(times(table.linear_pj), np.arange(len(table.linear_pj)) > 0),
+        head_ps=times(table.head_pj),
+        prefill_attn_floor_ps=0,
+        prefill_attn_pair_fs=times(table.prefill_attn_pair_fj),
+        decode_attn_floor_ps=times(table.decode_attn_floor_pj),
+        decode_attn_ctx_ps=times(table.decode_attn_ctx_pj),
+        mix_1024=1024,
+        mixed=None,
+    )
+
+
+def _pool(pool: Pool, table: _core.StepTable) -> dict[str, Any]:
+    return {
+        "policy": pool.policy,
+        "chunk_tok": pool.chunk_tok,
+        "role": pool.role,
+        "replicas": pool.replicas,
+        "table": table,
+        "token_budget": pool.token_budget,
+        "max_seqs": pool.max_seqs,
+        "kv_blocks": pool.kv_blocks,
+        "watermark_blocks": pool.watermark_blocks,
+        "window_ps": pool.window_ps,
+        "fill_tok": pool.fill_tok,
+        "cache": None if pool.cache is None else _cache(pool.cache),
+        "cap": None if pool.cap_w is None else _compiled(below_power(pool.table, cap_w=pool.cap_w)),
+    }
+
+
+def _cache(cache: Cache) -> dict[str, Any]:
+    tiers = [
+        (tier.units, tier.read_tok_ps, tier.latency_ps, tier.read_tok_pj, tier.write_tok_pj)
+        for tier in (cache.dram or Tier(units=0), cache.storage or Tier(units=0))
+    ]
+    return {"tiers": tiers, "reused_only": cache.write_back == "reused"}
+
+
+def _beside_pools(fleet: Fleet) -> dict[str, Any]:
+    routing, split = fleet.routing, fleet.disaggregation
+    return {
+        "block_tok": fleet.block_tok,
+        "unit_tok": fleet.unit_tok or fleet.block_tok,
+        "link_tok_ps": fleet.link_tok_ps,
+        "link_latency_ps": fleet.link_latency_ps,
+        "link_layers": fleet.link_layers,
+        "first_token": fleet.first_token,
+        "routing": routing.policy,
+        "weight_1024": _in_1024(routing.weight),
+        "credit_1024": [
+            _in_1024(credit)
+            for credit in (routing.hbm_credit, routing.dram_credit, routing.storage_credit)
+        ],
+        "disaggregation": split.policy,
+        "local_below_tok": split.local_below_tok,
+        "local_share_1024": _in_1024(split.local_below_frac),
+        "local_queue_tok": split.queue_tok,
+        "local_busy_seqs": split.busy_seqs,
+        "imitate_dynosim": fleet.imitate_dynosim,
+    }
+
+
+def _in_1024(share: float) -> int:
+    return round(share * 1024)
+
+
+def _u64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    return np.ascontiguousarray(values, dtype=np.uint64)
+
+
+def _compiled(table: StepTable) -> _core.StepTable:
+    from firstlight import _core
+
+    columns: dict[str, Any] = {
+        name: _u64(getattr(table, name))
+        for name in (
+            "linear_ps",
+            "head_ps",
+            "prefill_attn_pair_fs",
+            "decode_attn_floor_ps",
+            "decode_attn_ctx_ps",
+            "linear_pj",
+            "head_pj",
+            "prefill_attn_pair_fj",
+            "decode_attn_floor_pj",
+            "decode_attn_ctx_pj",
+        )
+    }
+    mixed: dict[str, Any] = {}
+    if table.mixed is not None:
+        mixed = {
+            "mixed_axes": [_u64(axis) for axis in table.mixed.axes],
+            "mixed_ps": _u64(table.mixed.attn_ps.ravel()),
+            "mixed_skew_1024": _in_1024(table.mixed.skew_frac),
+        }
+    try:
+        return _core.StepTable(
+            prefill_attn_floor_ps=table.prefill_attn_floor_ps,
+            mix_1024=table.mix_1024,
+            **columns,
+            **mixed,
+        )
+    except (ValueError, OverflowError) as error:
+        msg = f"step table: {error}"
+        raise ScheduleError(msg) from error

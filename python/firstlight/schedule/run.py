@@ -1,0 +1,134 @@
+"""`run`: requests over a fleet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from firstlight.errors import ScheduleError
+from firstlight.schedule.compiled import engine, gap_edges_ps
+from firstlight.schedule.outcome import NEVER, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from firstlight import _core
+    from firstlight.schedule.arrivals import Arrivals
+    from firstlight.schedule.fleet import Fleet
+    from firstlight.schedule.outcome import Limits
+
+EVENTS_A_CALL = 2_000_000
+"""Events between two looks at Ctrl-C: some tenths of a second."""
+
+
+def run(
+    fleet: Fleet,
+    arrivals: Arrivals,
+    *,
+    window_ps: tuple[int, int] | None = None,
+    drain_ps: int = NEVER,
+    limits: Limits | None = None,
+    record: bool = False,
+    cancelled: Callable[[], bool] | None = None,
+) -> Outcome:
+    """Run requests over a fleet.
+
+    Args:
+        fleet: What serves them.
+        arrivals: The requests.
+        window_ps: Start and end of the time in which counters and gaps are taken; the whole run
+            when omitted. Requests are all reported, whenever they arrive.
+        drain_ps: When to stop even if requests are unfinished [ps].
+        limits: Stop early when more requests that arrive inside the window miss these limits.
+        record: Keep a timeline of what every replica did.
+        cancelled: Asked a few times a second; the run stops with `KeyboardInterrupt` when true.
+
+    Raises:
+        ScheduleError: The fleet or the requests are malformed.
+        KeyboardInterrupt: The run was cancelled.
+    """
+    core = engine(fleet)
+    if record:
+        core.record()
+    try:
+        core.push(
+            arrivals.arrival_ps,
+            arrivals.isl_tok,
+            arrivals.cached_tok,
+            arrivals.osl_tok,
+            _or_none(arrivals.unit_from, np.uint64),
+            _or_none(arrivals.unit_of, np.uint32),
+            _or_none(arrivals.follow_from, np.uint64),
+            _or_none(arrivals.follow_of, np.uint32),
+            _or_none(arrivals.think_ps, np.uint64),
+        )
+        core.keep_in_flight(arrivals.in_flight)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ScheduleError(str(error)) from error
+    if limits is not None:
+        core.watch(
+            from_ps=window_ps[0] if window_ps else 0,
+            ttft_ps=limits.ttft_ps,
+            tpot_ps=limits.tpot_ps,
+            allowed=limits.misses,
+        )
+    none = tuple(dict.fromkeys(counters, 0) for counters in core.counters())
+    before, gaps_before = none, (np.zeros_like(gap_edges_ps()), 0)
+    after, gaps_after = None, None
+    stopped = False
+    if window_ps is not None:
+        stopped = _advance(core, window_ps[0], cancelled)
+        before, gaps_before = tuple(core.counters()), core.gaps()
+        stopped = stopped or _advance(core, window_ps[1], cancelled)
+        after, gaps_after = tuple(core.counters()), core.gaps()
+    stopped = stopped or _advance(core, drain_ps, cancelled)
+    total = tuple(core.counters())
+    after, gaps_after = after or total, gaps_after or core.gaps()
+    columns = core.requests()
+    end_ps = _last_event(core, columns, drain_ps)
+    return Outcome(
+        arrivals=arrivals,
+        arrival_ps=columns["arrival_ps"],
+        first_ps=columns["first_ps"],
+        last_ps=columns["last_ps"],
+        started_ps=columns["started_ps"],
+        state=columns["state"],
+        preemptions=columns["preemptions"],
+        window=tuple(
+            {name: late[name] - early[name] for name in late}
+            for early, late in zip(before, after, strict=True)
+        ),
+        total=total,
+        gap_counts=gaps_after[0] - gaps_before[0],
+        gap_sum_ps=gaps_after[1] - gaps_before[1],
+        window_ps=window_ps or (0, end_ps),
+        end_ps=end_ps,
+        events=core.events,
+        stopped=stopped,
+        free_blocks=tuple(core.free_blocks()),
+        timeline=core.timeline() if record else None,
+    )
+
+
+def _advance(core: _core.Engine, until_ps: int, cancelled: Callable[[], bool] | None) -> bool:
+    while True:
+        stop = core.advance(until_ps, EVENTS_A_CALL)
+        if stop != "paused":
+            return stop == "missed"
+        if cancelled is not None and cancelled():
+            raise KeyboardInterrupt
+
+
+def _last_event(core: _core.Engine, columns: dict[str, NDArray[Any]], drain_ps: int) -> int:
+    if drain_ps < NEVER:
+        return core.now_ps
+    last = columns["last_ps"]
+    last = last[last < NEVER]
+    return int(last.max()) if len(last) else core.now_ps
+
+
+def _or_none(values: NDArray[Any] | None, kind: type[np.unsignedinteger[Any]]) -> NDArray[Any]:
+    return np.empty(0, kind) if values is None else values

@@ -1,0 +1,66 @@
+"""`firstlight simulate`: a design, request by request."""
+
+import csv
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from firstlight import schedule
+from firstlight.cli.root import firstlight
+from validation.test_queueing import table as one_server
+
+
+def invoke(short_trace, *words):
+    setting = f"trace={short_trace}"
+    return CliRunner().invoke(
+        firstlight, ["simulate", "--set", setting, "--set", "power_w=60kW", *words]
+    )
+
+
+def test_it_writes_a_row_a_request_and_a_timeline(short_trace, tmp_path):
+    table, timeline = tmp_path / "requests.csv", tmp_path / "cell.json"
+    result = invoke(
+        short_trace, "--rate", "2", "--table", str(table), "--timeline", str(timeline), "--json"
+    )
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.output)
+    with table.open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == summary["requests"] == summary["done"] > 0
+    for row in rows:
+        parts = float(row["queue_s"]) + float(row["prompt_s"]) + float(row["answer_s"])
+        assert parts == pytest.approx(float(row["e2e_s"]))
+    events = json.loads(timeline.read_text())["traceEvents"]
+    steps = sum(event["args"]["steps"] for event in events if event["ph"] == "X")
+    assert steps == sum(pool["steps"] for pool in summary["pools"])
+
+
+def test_an_unknown_design_is_refused_with_the_nearest(short_trace):
+    result = invoke(short_trace, "--design", "optcal")
+    assert result.exit_code != 0
+    assert "optical" in str(result.exception)
+
+
+def test_power_over_time_integrates_to_the_energy_of_the_counters():
+    energy = np.full(4097, 7_000_000, np.uint64)
+    energy[0] = 0
+    lines = replace(one_server(4), linear_pj=energy)
+    pool = schedule.Pool(
+        name="one", role="mixed", replicas=1, table=lines, token_budget=64, max_seqs=4, kv_blocks=99
+    )
+    ones = np.full(5, 30, np.uint32)
+    arrivals = schedule.Arrivals(
+        arrival_ps=np.arange(5, dtype=np.uint64) * np.uint64(10**8),
+        isl_tok=ones,
+        cached_tok=ones * 0,
+        osl_tok=ones,
+    )
+    outcome = schedule.run(schedule.Fleet(pools=(pool,)), arrivals, record=True)
+    bin_s = outcome.end_ps / 1e12 / 7
+    power = schedule.power_w(outcome, bin_s=bin_s)
+    joules = outcome.total[0]["prefill_linear_pj"] + outcome.total[0]["decode_linear_pj"]
+    assert power["power_w"].sum() * bin_s == pytest.approx(joules * 1e-12)
+    assert power["busy_replicas"].max() <= 1 + 1e-9
