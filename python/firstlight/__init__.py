@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         errors,
         models,
         optics,
+        plan,
         report,
         roofline,
         schedule,
@@ -42,13 +43,13 @@ _HOME = {
 """Public name -> the module that holds it."""
 
 _ROOMS = (
-    "catalog", "claims", "cost", "errors", "models", "optics", "report", "roofline", "schedule",
+    "catalog", "claims", "cost", "errors", "models", "optics", "plan", "report", "roofline", "schedule",
     "sweep", "units", "workload",
 )  # fmt: skip
 
 __all__ = [
     "Comparison", "FirstlightError", "Scenario", "catalog", "claims", "compare", "cost", "errors",
-    "models", "optics", "report", "roofline", "schedule", "sweep", "units", "workload",
+    "models", "optics", "plan", "report", "roofline", "schedule", "sweep", "units", "workload",
 ]  # fmt: skip
 
 

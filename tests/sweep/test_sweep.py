@@ -258,6 +258,15 @@ def test_command_sweeps_resumes_and_prints_80_columns(tmp_path):
     assert json.loads((tmp_path / "s" / "manifest.json").read_text())["points"] == 3
 
 
+def test_command_solves_a_break_even_of_any_two_designs():
+    words = ["sweep", "--break-even", "t_reload_s", "--between", "optical+gpu,gpu-colocated"]
+    result = CliRunner().invoke(firstlight, words, catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "optical+gpu beats gpu-colocated with t_reload_s below" in result.stdout
+    found = CliRunner().invoke(firstlight, [*words, "--json"], catch_exceptions=False)
+    assert json.loads(found.stdout)["holds"] == "below"
+
+
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_ray_gives_the_same_numbers(scenario, plain, tmp_path):

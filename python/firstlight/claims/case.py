@@ -92,12 +92,20 @@ class Case:
         }
         return servers.load(name, overrides=fields, usd_per_peak_w=1.0).engine
 
-    def estimates(self, changes: Mapping[str, object], *, server: str = "") -> dict[str, Estimate]:
-        """Return what each design delivers under changes, maybe with another optical server."""
+    def estimates(
+        self, changes: Mapping[str, object], *, server: str = "", only: str | None = None
+    ) -> dict[str, Estimate]:
+        """Return what each design delivers under changes.
+
+        Args:
+            changes: Changes of the scenario.
+            server: Another optical server in place of the scenario's.
+            only: The one design that is wanted; None for all.
+        """
         asked = dict(changes)
         if server and self.light is not None:
             asked |= swapped(self.scenario, self.light, server)
-        return self.point.at(asked)
+        return self.point.at(asked, only=None if only is None else frozenset({only}))
 
     def reading(self, reading: Reading) -> dict[str, object]:
         """Return a reading as changes of the scenario, ready for `Scenario.replace`."""

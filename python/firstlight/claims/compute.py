@@ -67,7 +67,7 @@ def _saved(field: str) -> Callable[[Gains], float]:
 
 
 def _prefill_share(case: Case, changes: Mapping[str, object], scope: str, server: str) -> float:
-    found = case.estimates(changes, server=server)
+    found = case.estimates(changes, server=server, only=case.split or "")
     rival = found.get(case.split or "")
     if rival is None:
         return NOTHING
@@ -108,7 +108,9 @@ def _models(case: Case, changes: Mapping[str, object], scope: str, server: str) 
     works = 0
     for model in MODELS:
         try:
-            found = case.estimates({**changes, "model": model}, server=server)
+            found = case.estimates(
+                {**changes, "model": model}, server=server, only=case.light or ""
+            )
         except ModelError:
             continue
         mine = found.get(case.light or "")
@@ -169,7 +171,7 @@ def _tok_per_s(case: Case, changes: Mapping[str, object], scope: str, server: st
         stack = optics.linear_stack(case.shape)
         one = optics.pass_time_s(stack, spec=spec, tokens=np.array([1.0]), weight_bits=4)
         return 1.0 / float(one[0])
-    found = case.estimates(changes, server=server).get(case.light or "")
+    found = case.estimates(changes, server=server, only=case.light or "").get(case.light or "")
     return 1.0 / found.tpot_s if found is not None and found.feasible else 0.0
 
 

@@ -12,11 +12,13 @@ from firstlight.errors import FirstlightError, InfeasibleError
 
 COMMANDS = {
     "compare": "Designs at equal power: what each delivers. The main job.",
+    "plan": "The best mix and policy under power, service level and price; what binds next.",
     "simulate": "One design under one load: every request, every replica, as tables.",
     "explore": "Move a slider, see what it does to time, energy and money.",
     "emulate": "One product through the optics: its error, what causes it, its ledger.",
     "sweep": "Grids and samples over any field, resumable, on all cores or a Ray cluster.",
     "claims": "Each published claim: its basis, the verdict here, and when it would hold.",
+    "lab": "A sheet for an independent test of two designs: predicted beside measured.",
     "catalog": "Facts with their sources: devices, servers, engines, models, prices.",
     "accuracy": "A real model through the light: perplexity, agreement, energy.",
     "trace": "Read, check, convert and make request traces.",

@@ -13,6 +13,7 @@ from firstlight.cli.destination import Destination
 from firstlight.cli.question import SETTINGS_HELP, asked
 
 if TYPE_CHECKING:
+    from firstlight.scenario import Scenario
     from firstlight.sweep import Swept, Uncertainty
 
 _HELP = """\
@@ -28,6 +29,9 @@ Compute SCENARIO (the shipped one when none is given) over grids and samples.
 Grids multiply; ranges and distributions are drawn together, the same draws at every grid point.
 With -o FOLDER every chunk is kept as it ends (Parquet where pyarrow is installed, else CSV): the same
 command again goes on where it was interrupted.
+
+\b
+--break-even FIELD --between ONE,OTHER: where one design equals another in any field, by --measure.
 
 Without --over: the ranges in [assumptions], and where there are none, what no vendor of optical
 servers has disclosed; prints percentiles, how often light wins, and what to measure first.
@@ -48,6 +52,9 @@ servers has disclosed; prints percentiles, how often light wins, and what to mea
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of everything random.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help=SETTINGS_HELP)
+@click.option("--break-even", "turning", metavar="FIELD", help="Solve for equality in this field.")
+@click.option("--between", metavar="ONE,OTHER", help="The two designs; the last two by default.")
+@click.option("--measure", default="goodput_request_per_s_per_w", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("-o", "--output", metavar="FOLDER", help="Keep parts and manifest there.")
 def command(
@@ -62,6 +69,9 @@ def command(
     rate: float | None,
     seed: int | None,
     settings: tuple[str, ...],
+    turning: str | None,
+    between: str | None,
+    measure: str,
     as_json: bool,
     output: str | None,
 ) -> None:
@@ -69,6 +79,9 @@ def command(
     from firstlight.sweep.axis import parse_over
 
     question = asked(scenario, settings=settings, seed=seed)
+    if turning is not None:
+        _break_even(question, field=turning, between=between, measure=measure, as_json=as_json)
+        return
     if not items:
         from firstlight.sweep.draws import uncertainty
 
@@ -94,6 +107,36 @@ def command(
             progress=tell,
         )
     text = json.dumps(_rows(swept), indent=2) if as_json else swept_table(swept)
+    with Destination(None) as destination:
+        destination.write(text + "\n")
+
+
+def _break_even(
+    question: Scenario, *, field: str, between: str | None, measure: str, as_json: bool
+) -> None:
+    """Print where one design equals another."""
+    import dataclasses
+
+    from firstlight.errors import ScenarioError
+    from firstlight.evaluate.analytic import Point
+    from firstlight.evaluate.analytic.boundary import break_even
+
+    names = [design.name for design in question.designs]
+    pair = between.split(",") if between is not None else names[-1:] + names[-2:-1]
+    if len(pair) != 2:  # a pair
+        raise ScenarioError(f"--between {between!r}; allowed: ONE,OTHER of {', '.join(names)}")
+    one, other = (name.strip() for name in pair)
+    turn = break_even(Point(question), field=field, one=one, other=other, measure=measure)
+    if as_json:
+        text = json.dumps({"schema": 1, **dataclasses.asdict(turn)}, indent=2)
+    elif turn.value is None:
+        where = "wins" if turn.holds == "everywhere" else "loses"
+        text = f"{one} {where} against {other} for every {field} from {turn.low:g} to {turn.high:g}"
+    else:
+        text = (
+            f"{one} beats {other} with {field} {turn.holds} {turn.value:.4g}; "
+            f"today {turn.today:.4g}, {turn.distance_ratio or 0.0:.3g}× away ({measure})"
+        )
     with Destination(None) as destination:
         destination.write(text + "\n")
 

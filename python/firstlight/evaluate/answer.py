@@ -255,6 +255,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     firstlight: str
     scenario: str
     scenario_hash: str
+    scenario_document: dict[str, object]
     seed: int
     answer: str
     status: str

@@ -127,7 +127,7 @@ def carries(
         stop_early=True,
         cancelled=cancelled,
     )
-    return capacity.meets(run, slo=level)
+    return run.holds
 
 
 def price(

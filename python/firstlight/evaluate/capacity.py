@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from firstlight.workload import Requests, Superposed, Trace
+    from firstlight.workload import Requests, Superposed
 
 PS_PER_S = 10**12
 
@@ -50,6 +50,7 @@ class Run:
         met_ttft: Requests that met the first.
         met_tpot: Requests that met the second.
         counted: Which requests arrived inside the window, (requests,) bool.
+        slo: The service level they are judged by.
     """
 
     rate_request_per_s: float
@@ -59,6 +60,12 @@ class Run:
     met_ttft: int
     met_tpot: int
     counted: np.ndarray
+    slo: Slo
+
+    @property
+    def holds(self) -> bool:
+        """Whether the run met its service level."""
+        return not self.outcome.stopped and self.met >= self.slo.quantile * self.arrived - 1e-9
 
     @property
     def attainment_frac(self) -> float:
@@ -77,8 +84,6 @@ class Traffic:
         most_request_per_s: Highest load that can be asked for [request/s].
         span_s: Length of time [s].
         warm_up_frac: First part of it, not counted.
-        longest_prompt_tok: Longest prompt of the whole time, also where a sample misses it [tok].
-        longest_tok: Longest prompt and answer together [tok].
         phase: Only this phase of each request: ``prefill`` ends with the first token, ``decode``
             starts with the prompt present; None: both.
     """
@@ -89,13 +94,11 @@ class Traffic:
     most_request_per_s: float
     span_s: float
     warm_up_frac: float
-    longest_prompt_tok: int
-    longest_tok: int
     phase: Literal["prefill", "decode"] | None = None
 
     @classmethod
-    def of(cls, superposed: Superposed, *, trace: Trace, warm_up_frac: float) -> Traffic:
-        """Return superposed traffic of a trace."""
+    def of(cls, superposed: Superposed, *, warm_up_frac: float) -> Traffic:
+        """Return superposed traffic."""
         every = superposed.requests
         return cls(
             requests=every,
@@ -104,8 +107,6 @@ class Traffic:
             most_request_per_s=superposed.max_request_per_s,
             span_s=every.duration_ps / PS_PER_S,
             warm_up_frac=warm_up_frac,
-            longest_prompt_tok=int(trace.isl_tok.max()),
-            longest_tok=int((trace.isl_tok + trace.osl_tok).max()),
         )
 
     @property
@@ -192,12 +193,8 @@ def simulate(
         met_ttft=int(first_ok.sum()),
         met_tpot=int(rest_ok.sum()),
         counted=counted,
+        slo=slo,
     )
-
-
-def meets(run: Run, *, slo: Slo) -> bool:
-    """Return whether a run met its service level."""
-    return not run.outcome.stopped and run.met >= slo.quantile * run.arrived - 1e-9
 
 
 def search(
@@ -233,7 +230,7 @@ def search(
         run = simulate(
             fleet, traffic, rate_request_per_s=rate, slo=slo, stop_early=True, cancelled=cancelled
         )
-        if not meets(run, slo=slo):
+        if not run.holds:
             return False
         # Loads that hold are tried in rising order once one has held.
         best = run

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from firstlight import _core
-from firstlight.errors import InfeasibleError, ModelError, ScenarioError
+from firstlight.errors import InfeasibleError, ModelError, ScenarioError, ScheduleError
 from firstlight.evaluate import binding, capacity, design, follow, question, search
 from firstlight.evaluate.answer import (
     Binding,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from firstlight.scenario import Scenario
 
 SCHEMA = 1
-MORE_THAN_SAMPLE = 1.3
+MORE_THAN_SAMPLE = 1.15
 """How much more than the sample says the whole time might carry."""
 
 
@@ -44,6 +44,7 @@ def compare(
     *,
     rate_request_per_s: float | None = None,
     whole_fleet: bool = False,
+    ratios: bool = True,
     progress: Callable[[int, int, str], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Comparison:
@@ -53,6 +54,8 @@ def compare(
         scenario: The question.
         rate_request_per_s: Load of the fleet [request/s]; None finds each design's capacity.
         whole_fleet: Simulate all cells of a fleet together instead of one of them.
+        ratios: Also simulate the designs on other silicon, at equal load, under other bursts, and
+            where they break even; without, these parts of the answer are empty.
         progress: Told how far it is: pieces done, pieces in all, what was done last.
         cancelled: Asked a few times a second; true ends it with `KeyboardInterrupt`.
 
@@ -64,6 +67,7 @@ def compare(
         asked=question.resolve(scenario),
         rate=rate_request_per_s,
         whole_fleet=whole_fleet,
+        ratios=ratios,
         crew=Crew(progress=progress, cancelled=cancelled),
     ).run()
 
@@ -72,13 +76,20 @@ class _Job:
     """The steps of one comparison: search on a sample, simulate the whole, draw conclusions."""
 
     def __init__(
-        self, *, asked: Question, rate: float | None, whole_fleet: bool, crew: Crew
+        self,
+        *,
+        asked: Question,
+        rate: float | None,
+        whole_fleet: bool,
+        ratios: bool,
+        crew: Crew,
     ) -> None:
         self.asked = asked
         self.rate = rate
         self.whole_fleet = whole_fleet
         self.crew = crew
-        self.pieces = Pieces(asked, compared=rate is None)
+        self.is_whole = ratios
+        self.pieces = Pieces(asked, compared=rate is None, ratios=ratios)
 
     def run(self) -> Comparison:
         pieces, budget = self.pieces, self.asked.budget
@@ -97,13 +108,20 @@ class _Job:
                 for key, one in found.items()
             }
         rates = [one.rate_request_per_s for one in found.values() if isinstance(one, Found)]
-        full = self.asked.whole(sample, most=MORE_THAN_SAMPLE * max(rates, default=1.0))
+        most = MORE_THAN_SAMPLE * max(rates, default=1.0)
+        if self.rate is not None:
+            cells = [one.cells for one in found.values() if isinstance(one, Found)]
+            most = max([most, *(self.rate / count for count in cells)])
+        full = self.asked.whole(sample, most=most)
         solved = self.crew.map(lambda key: self._solve(plans[key], found[key], full), order)
         mine = {name: solved[Key(name)] for name in pieces.specs}
         records = self._records(solved, sample)
-        ratios = tuple(follow.ratio(solved, pieces, silicon, budget=budget) for silicon in SILICON)
+        ratios = tuple(
+            follow.ratio(solved, pieces, silicon, budget=budget)
+            for silicon in (SILICON if self.is_whole else ())
+        )
         turning: tuple[BreakEven, ...] = ()
-        if pieces.triple is not None and self.rate is None:
+        if pieces.triple is not None and self.rate is None and self.is_whole:
             turning = break_evens(
                 self.asked,
                 mine=mine,
@@ -119,8 +137,11 @@ class _Job:
             firstlight=_core.__version__,
             scenario=scenario.name,
             scenario_hash=scenario.hash(),
+            scenario_document=scenario.document(),
             seed=scenario.seed,
-            answer=answer(records, ratios, turning, optical=pieces.optical),
+            answer=answer(
+                records, ratios, turning, optical=pieces.optical, rate_request_per_s=self.rate
+            ),
             status=status(facts),
             workload=follow.workload(self.asked, full),
             designs=tuple(records.values()),
@@ -142,7 +163,7 @@ class _Job:
                 budget=self.asked.budget,
                 cancelled=self.crew.cancelled,
             )
-        except (InfeasibleError, ModelError) as error:
+        except (InfeasibleError, ModelError, ScheduleError) as error:
             result = str(error)
         except ScenarioError as error:
             # Silicon that the user did not ask for may be too large for the budget.
@@ -190,6 +211,7 @@ class _Job:
                     solved[Key(name)], solved[Key(pieces.split)] if pieces.split else None
                 ),
                 band=follow.band(solved, pieces, budget=budget) if is_light else None,
+                accuracy=follow.accuracy(solved[Key(name)]),
                 retrofit=follow.retrofit(record, rivals) if is_light and budget.limits else None,
             )
         return finished
@@ -211,7 +233,7 @@ class _Job:
     def _bursts(self, solved: dict[Key, Solved], sample: Traffic) -> dict[str, Bursts]:
         """Return what each design carries when bursts coincide and when they do not."""
         founds = {name: found for name in self.pieces.specs if (found := solved[Key(name)].found)}
-        if not founds or self.rate is not None or self.whole_fleet:
+        if not founds or self.rate is not None or self.whole_fleet or not self.is_whole:
             return {}
         most = 1.5 * max(found.rate_request_per_s for found in founds.values())
         both = [
@@ -233,11 +255,13 @@ class _Job:
                 )
                 for traffic in both
             ]
+            # The sample gives the ratios, the whole time what they are ratios of.
+            whole = solved[Key(name)].goodput
             together, apart = (run.rate_request_per_s if run else 0.0 for run in rates)
             return Bursts(
-                synchronised_request_per_s=together * found.cells,
-                as_asked_request_per_s=found.rate_request_per_s * found.cells,
-                independent_request_per_s=apart * found.cells,
+                synchronised_request_per_s=whole * together / found.rate_request_per_s,
+                as_asked_request_per_s=whole,
+                independent_request_per_s=whole * apart / found.rate_request_per_s,
             )
 
         return self.crew.map(carried, founds)
@@ -245,7 +269,7 @@ class _Job:
     def _equal_load(self, mine: dict[str, Solved], full: Traffic) -> EqualLoad | None:
         """Return each design at the optical design's capacity, or at the least one's."""
         feasible = {name: one for name, one in mine.items() if one.found is not None}
-        if not feasible or self.rate is not None:
+        if not feasible or self.rate is not None or not self.is_whole:
             return None
         if self.pieces.optical in feasible:
             load = feasible[self.pieces.optical].goodput

@@ -138,8 +138,8 @@ def record(solved: Solved, *, budget: Budget) -> Design:
     usd = measured.cost_usd
     return Design(
         name=solved.plan.name,
-        feasible=True,
-        reason=None,
+        feasible=measured.holds,
+        reason=None if measured.holds else _overloaded(measured, cells),
         servers=_servers(cell, cells),
         power_w=Power(
             provisioned=cells * site.provisioned_w(cell.peak_w),
@@ -182,6 +182,14 @@ def record(solved: Solved, *, budget: Budget) -> Design:
         band=None,
         accuracy=None,
         retrofit=None,
+    )
+
+
+def _overloaded(measured: Measured, cells: int) -> str:
+    """Say how far a given load is beyond what a fleet carries."""
+    return (
+        f"at {measured.rate_request_per_s * cells:,.0f} requests/s only "
+        f"{measured.attainment_frac:.1%} meet the service level"
     )
 
 

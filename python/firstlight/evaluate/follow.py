@@ -9,6 +9,7 @@ import msgspec
 
 from firstlight.evaluate import design
 from firstlight.evaluate.answer import Band, Design, Ratio, Scope
+from firstlight.runners.measured import accuracy_of, command_for
 
 if TYPE_CHECKING:
     from firstlight.evaluate.capacity import Traffic
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from firstlight.evaluate.pieces import Key, Pieces
     from firstlight.evaluate.question import Question
     from firstlight.evaluate.search import Budget
+    from firstlight.runners.measured import MeasuredAccuracy
 
 
 def band(solved: dict[Key, Solved], pieces: Pieces, *, budget: Budget) -> Band | None:
@@ -51,6 +53,8 @@ def freed_gpus(mine: Solved, rival: Solved | None) -> float | None:
     """Return GPUs that the split GPU design needs for this design's load, less its own."""
     if rival is None or mine.found is None or rival.found is None or not rival.goodput:
         return None
+    if any(one.measured is None or not one.measured.holds for one in (mine, rival)):
+        return None
     cells = mine.goodput / (rival.goodput / rival.found.cells)
     needed = math.ceil(cells * design.gpus(rival.found.cell) - 1e-9)
     return float(needed - design.gpus(mine.found.cell) * mine.found.cells)
@@ -71,6 +75,29 @@ def retrofit(mine: Design, rivals: list[Design]) -> dict[str, float] | None:
     extra = {"extra_goodput_request_per_s": mine.goodput_request_per_s - base.goodput_request_per_s}
     # Without extra tokens there is nothing to spread the spending over.
     return extra | ({"marginal_usd_per_mtok": spent / tokens * 1e6} if tokens > 0 else {})
+
+
+def accuracy(solved: Solved) -> dict[str, float] | None:
+    """Return what was measured of the model on a design's engine; nothing is guessed."""
+    row = _measured(solved)
+    if row is None:
+        return None
+    return {
+        "perplexity_ratio": row.ratio,
+        "perplexity_ratio_se": row.ratio_se,
+        "kl_nat": row.kl,
+        "top1_agreement_frac": row.top1_agreement_frac,
+        "mask_bits": float(row.mask_bits),
+        "predictions": float(row.tokens),
+    }
+
+
+def _measured(solved: Solved) -> MeasuredAccuracy | None:
+    engine = next((pool.server.device for pool in solved.plan.pools if pool.server.engine), None)
+    serving = solved.plan.serving
+    if engine is None:
+        return None
+    return accuracy_of(serving.shape.id, engine=engine, mask_bits=serving.optical_weight_bits)
 
 
 def ratio(
@@ -125,13 +152,13 @@ def _over(one: float | None, other: float | None) -> float:
 def workload(asked: Question, full: Traffic) -> dict[str, float | str]:
     """Return what the traffic was, as it was simulated."""
     counts = full.requests.count_cv(bin_s=10.0)
-    return {
+    known: dict[str, float | str] = {} if counts is None else {"count_cv_10s": float(counts)}
+    return known | {
         "trace": asked.trace.name,
         "span_s": full.span_s,
         "mean_input_tok": full.mean_input_tok,
         "mean_cached_tok": full.mean_input_tok - full.mean_uncached_tok,
         "mean_output_tok": full.mean_output_tok,
-        "count_cv_10s": float(counts or 0.0),
         "correlation_s": asked.scenario.workload.correlation_s,
     }
 
@@ -156,10 +183,13 @@ def warnings(
         if one.measured.rate_request_per_s >= full.most_request_per_s * (1.0 - 1e-9):
             lines.append(f"{name}: carries all the traffic that was drawn; it may carry more")
     if optical is not None:
-        serving = solved[optical].plan.serving
-        lines.append(
-            f"accuracy is null: nobody has published what {serving.optical_weight_bits}-bit optical "
-            f"prefill does to {serving.shape.id}; `band` and `retrofit` are null where they do not "
-            "apply"
-        )
+        mine = solved[optical]
+        serving = mine.plan.serving
+        if _measured(mine) is None:
+            engine = next(pool.server.device for pool in mine.plan.pools if pool.server.engine)
+            lines.append(
+                f"accuracy is null: what {serving.optical_weight_bits}-bit optical prefill does to "
+                f"{serving.shape.id} was not measured; "
+                f"{command_for(serving.shape.id, engine=engine)} measures it"
+            )
     return tuple(lines)

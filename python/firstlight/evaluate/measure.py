@@ -65,6 +65,7 @@ class Measured:
     Attributes:
         rate_request_per_s: Load offered to the cell [request/s].
         attainment_frac: Share of its arrivals that met the service level.
+        holds: Whether that is enough.
         rejected: Requests longer than a replica's KV memory.
         window_s: Length of the window [s].
         completed: Requests that ended in it.
@@ -84,6 +85,7 @@ class Measured:
 
     rate_request_per_s: float
     attainment_frac: float
+    holds: bool
     rejected: int
     window_s: float
     completed: int
@@ -142,6 +144,7 @@ def measure(run: Run, cell: Cell, *, site: Site) -> Measured:
     return Measured(
         rate_request_per_s=run.rate_request_per_s,
         attainment_frac=run.attainment_frac,
+        holds=run.holds,
         rejected=int((outcome.state == schedule.STATES.index("rejected")).sum()),
         window_s=window_s,
         completed=int(done.sum()),

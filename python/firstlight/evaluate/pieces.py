@@ -39,6 +39,7 @@ class Pieces:
     Args:
         asked: The question.
         compared: Whether bands and other silicon are wanted beside the designs themselves.
+        ratios: Whether other silicon is wanted at all.
 
     Attributes:
         specs: The designs by name.
@@ -47,9 +48,10 @@ class Pieces:
         optical: The first that prefills with light.
     """
 
-    def __init__(self, asked: Question, *, compared: bool) -> None:
+    def __init__(self, asked: Question, *, compared: bool, ratios: bool = True) -> None:
         self._asked = asked
         self._compared = compared
+        self._ratios = ratios
         self.specs = {spec.name: spec for spec in asked.scenario.designs}
         self.colocated = self._first(lambda spec: len(spec.pools) == 1)
         self.optical = self._first(_is_optical)
@@ -105,7 +107,7 @@ class Pieces:
         """
         keys = [Key(name) for name in self.specs]
         keys += [self.end(server) for server in self.band or ()]
-        if self._compared and self.triple is not None:
+        if self._compared and self._ratios and self.triple is not None:
             keys += [self.on(name, silicon) for silicon in SILICON for name in self.triple]
         return {
             key: self._asked.plan(

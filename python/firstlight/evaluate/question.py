@@ -242,7 +242,7 @@ class Question:
             cached_frac=work.cached_frac,
             fold=fold,
         )
-        traffic = Traffic.of(superposed, trace=self.trace, warm_up_frac=warm_up_frac)
+        traffic = Traffic.of(superposed, warm_up_frac=warm_up_frac)
         if not work.shared_prefix_tok:
             return traffic
         every = traffic.requests

@@ -15,7 +15,7 @@ import numpy as np
 
 from firstlight.errors import InfeasibleError, ScenarioError
 from firstlight.evaluate import capacity
-from firstlight.evaluate.cell import Cell, Group, Role, Serving, fitting_tp, group, room_tok
+from firstlight.evaluate.cell import Cell, Group, Role, Serving, fitting_tp, group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,9 +31,11 @@ PS_PER_S = 1e12
 SCREEN_TOLERANCE_FRAC = 0.03
 COARSE_TOLERANCE_FRAC = 0.015
 MOST_CELLS = 1 << 30
-SMALLER_FRAC = 0.002
+BETTER = 1.01
+"""How much more a further cell must carry to replace the best so far."""
+SMALLER_FRAC = 0.005
 """What a cell must carry more for each further server in it; small cells are simulated sooner."""
-SIMULATED_CELLS = 2
+SIMULATED_CELLS = 4
 """Cells of a design that are simulated whole after the screening."""
 DECODE_WAIT_STEPS = 10
 """A decode pool alone may keep a request waiting this many output tokens' time."""
@@ -205,11 +207,25 @@ def best_cell(
         )
         cell = Cell(groups=groups, serving=plan.serving, disaggregate=plan.disaggregate)
         cells = budget.cells(tuple((g.server, g.count) for g in groups))
+        guess = score / cells * 0.95
+        if best is not None:
+            # One run says whether this cell could be better at all.
+            guess = best.rate_request_per_s * best.cells / cells * BETTER
+            tried = capacity.simulate(
+                cell.fleet,
+                traffic,
+                rate_request_per_s=min(guess, traffic.most_request_per_s),
+                slo=slo,
+                stop_early=True,
+                cancelled=cancelled,
+            )
+            if not tried.holds:
+                continue
         held = capacity.search(
             cell.fleet,
             traffic,
             slo=slo,
-            guess_request_per_s=score / cells * 0.95,
+            guess_request_per_s=guess,
             tolerance_frac=COARSE_TOLERANCE_FRAC,
             first_step_frac=0.1,
             cancelled=cancelled,
@@ -292,8 +308,7 @@ def _screen(
 ) -> _Screened:
     """Find the best tensor parallelism and chunk of a pool alone."""
     best: _Screened | None = None
-    kept = traffic.longest_prompt_tok if pool.role == "prefill" else traffic.longest_tok
-    for option in _options(pool, serving, longest_tok=kept):
+    for option in _options(pool, serving):
         made = group(
             pool.server, role=pool.role, tp=option[0], chunk_tok=option[1], serving=serving
         )
@@ -318,7 +333,7 @@ def _screen(
     return best
 
 
-def _options(pool: PoolPlan, serving: Serving, *, longest_tok: int = 0) -> list[tuple[int, int]]:
+def _options(pool: PoolPlan, serving: Serving) -> list[tuple[int, int]]:
     """Return (tensor parallelism, chunk) to try."""
     if pool.server.engine is not None:
         return [(1, pool.chunk_tok or 0)]
@@ -328,9 +343,6 @@ def _options(pool: PoolPlan, serving: Serving, *, longest_tok: int = 0) -> list[
             # The message of the group itself says what is missing.
             group(pool.server, role=pool.role, tp=pool.tp, chunk_tok=2048, serving=serving)
         degrees = (pool.tp,)
-    # A replica that could never hold the longest request would refuse it.
-    roomy = [tp for tp in degrees if room_tok(pool.server, tp=tp, serving=serving) >= longest_tok]
-    degrees = tuple(roomy) or degrees[-1:]
     chunks = {
         "mixed": CHUNKS_MIXED_TOK[:1],
         "prefill": CHUNKS_PREFILL_TOK,

@@ -52,7 +52,8 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int] | NDArray[np.int64]) -> str:
         """Return the text of ``ids``, control tokens included."""
-        return self._backend.decode([int(i) for i in ids], skip_special_tokens=False)
+        text: str = self._backend.decode([int(i) for i in ids], skip_special_tokens=False)
+        return text
 
 
 def load_tokenizer(weights: Weights, *, path: str | Path | None = None) -> Tokenizer:

@@ -80,7 +80,6 @@ def _traffic(
             correlation_s=correlation_s,
             cached_frac=cached_frac,
         ),
-        trace=scaled,
         warm_up_frac=warm_up_frac,
     )
 

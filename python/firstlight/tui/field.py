@@ -329,7 +329,7 @@ FIELDS: tuple[Field, ...] = (
         "the context and stays on silicon, so this is what long prompts run into.",
     ),
     Field(
-        key="price_ratio", label="price", group=SERVICE, path="assumptions.price_ratio",
+        key="price_ratio", label="price", group=SERVICE, path="assumptions.optical_price_ratio",
         scale=Scale.LOG, unit="×", lo=0.1, hi=10.0, default=1.0, status="assumed",
         source="no public price; equal $ per provisioned watt, 0.3 to 3 times",
         meaning="Price of an optical server per watt over that of a GPU server.",

@@ -37,6 +37,19 @@ def scenario_of(setup: Setup) -> Scenario:
     Raises:
         ScenarioError: A value is impossible, or a range stands where a scenario knows none.
     """
+    base, changes = changes_of(setup)
+    return base.replace(**changes) if changes else base
+
+
+def changes_of(setup: Setup) -> tuple[Scenario, dict[str, object]]:
+    """Return the scenario a setup starts from and what it changes there, as `replace` takes it.
+
+    Args:
+        setup: Without ranges, except in assumptions.
+
+    Raises:
+        ScenarioError: A range stands where a scenario knows none.
+    """
     base = setup.base or shipped()
     changes: dict[str, object] = {}
     for f, mine, theirs in zip(FIELDS, setup.values, setup_of(base).values, strict=True):
@@ -44,7 +57,7 @@ def scenario_of(setup: Setup) -> Scenario:
             changes |= _engine_changes(base, setup, f, mine)
         elif mine != theirs:
             changes |= _changes(base, f, mine)
-    return base.replace(**changes) if changes else base
+    return base, changes
 
 
 def _engine_changes(base: Scenario, setup: Setup, f: Field, value: Value) -> dict[str, object]:
@@ -87,7 +100,14 @@ def _changes(base: Scenario, f: Field, value: Value) -> dict[str, object]:
     if isinstance(value, Range) and not f.path.startswith("assumptions."):
         msg = f"{f.label} is a range; the scenario takes one number there"
         raise ScenarioError(msg)
-    return {f.path: _plain(f, value)}
+    return {_path(base, f): _plain(f, value)}
+
+
+def _path(base: Scenario, f: Field) -> str:
+    """Return where a control writes; a file may hold the price under the servers' own name of it."""
+    old = "assumptions.price_ratio"
+    is_old = f.key == "price_ratio" and old.partition(".")[2] in base.assumptions
+    return old if is_old else f.path
 
 
 def _optical_server(base: Scenario, server: str) -> dict[str, object]:
@@ -149,7 +169,7 @@ def setup_of(scenario: Scenario) -> Setup:
             values["gpu"] = _known("gpu", prefill.server)
         values["decode_silicon"] = _known("decode_silicon", decode.server)
     for f in FIELDS:
-        name = f.path.removeprefix("assumptions.")
+        name = _path(scenario, f).removeprefix("assumptions.")
         if name != f.path and name in scenario.assumptions:
             given = scenario.assumptions[name]
             values[f.key] = parse_value(given, "") if isinstance(given, str) else float(given)

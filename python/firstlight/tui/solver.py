@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from firstlight.tui.answer import (
@@ -13,9 +14,12 @@ from firstlight.tui.answer import (
     Timeline,
     Verdict,
 )
-from firstlight.tui.metric import COLOCATED, DISAGGREGATED, METRICS, OPTICAL, PARTS
+from firstlight.tui.closed_form import LABELS, in_order
+from firstlight.tui.metric import METRICS, PARTS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from firstlight.evaluate import Comparison, Design
     from firstlight.tui.state import Setup
 
@@ -96,43 +100,78 @@ class HasClaims(Protocol):
         ...
 
 
-class CompareSolver:
-    """`firstlight.evaluate.compare` as a solver: the whole simulation, and nothing faster."""
+class RealSolver:
+    """The calculation of this package: closed form, one cell's minute, and the whole comparison."""
 
-    tiers = frozenset({Tier.FULL})
+    tiers = frozenset(Tier)
 
     def analytic(self, setup: Setup) -> Answer:
-        """Raise, for there is no closed form; the engine asks only for `tiers`."""
-        del setup
-        raise Cancelled
+        """Return the closed-form answer.
 
-    def simulate(self, setup: Setup, *, fidelity: Tier, cancel: Cancel) -> Answer:
-        """Return the comparison of the setup's scenario.
+        Args:
+            setup: Plain numbers only.
 
         Raises:
+            FirstlightError: The scenario is impossible.
+        """
+        from firstlight.tui import closed_form
+
+        return closed_form.answer(setup)
+
+    def simulate(self, setup: Setup, *, fidelity: Tier, cancel: Cancel) -> Answer:
+        """Return the simulated answer.
+
+        Args:
+            setup: Plain numbers only.
+            fidelity: COARSE: the closed form's cells for a minute or two; FULL: search and hour.
+            cancel: Polled while simulating.
+
+        Raises:
+            FirstlightError: The scenario is impossible.
             Cancelled: A newer question arrived.
         """
-        from firstlight.evaluate import compare
-        from firstlight.tui.scenario_file import scenario_of
-
-        del fidelity
         try:
-            found = compare(
-                scenario_of(setup), progress=cancel.note, cancelled=lambda: cancel.is_set
-            )
+            return self._coarse(setup, cancel) if fidelity is Tier.COARSE else _full(setup, cancel)
         except KeyboardInterrupt:
             if cancel.is_set:
                 raise Cancelled from None
             raise
-        return answer_of(found, tier=Tier.FULL)
+
+    def _coarse(self, setup: Setup, cancel: Cancel) -> Answer:
+        from firstlight.tui import coarse
+
+        quick = self.analytic(setup)
+        records = coarse.designs(setup, cancel=cancel)
+        designs = tuple(
+            replace(
+                design_of(records[one.name], {}),
+                status=one.status,
+                band=one.band,
+                gpu_equivalents_freed=one.gpu_equivalents_freed,
+            )
+            if one.name in records
+            else one
+            for one in quick.designs
+        )
+        return replace(quick, tier=Tier.COARSE, designs=designs)
+
+
+def _full(setup: Setup, cancel: Cancel) -> Answer:
+    from firstlight.evaluate import compare
+    from firstlight.tui.scenario_file import scenario_of
+
+    found = compare(
+        scenario_of(setup),
+        ratios=False,
+        progress=cancel.note,
+        cancelled=lambda: cancel.is_set,
+    )
+    return answer_of(found, tier=Tier.FULL)
 
 
 def default_solver() -> Solver:
     """Return the real calculation."""
-    return CompareSolver()
-
-
-_LABELS = {COLOCATED: "co-located", DISAGGREGATED: "disaggregated", OPTICAL: "optical+GPU"}
+    return RealSolver()
 
 
 def answer_of(found: Comparison, *, tier: Tier) -> Answer:
@@ -142,13 +181,11 @@ def answer_of(found: Comparison, *, tier: Tier) -> Answer:
         found: What `evaluate` returned.
         tier: How it was found.
     """
-    order = {name: i for i, name in enumerate(_LABELS)}
-    designs = sorted(found.designs, key=lambda d: order.get(d.name, len(order)))
-    # The screen takes the optical design to be the last one.
-    designs.sort(key=lambda d: d.name == OPTICAL)
+    by_name = {d.name: d for d in found.designs}
+    status = {p.path: p.status for p in found.provenance}
     return Answer(
         tier=tier,
-        designs=tuple(_design(d, str(found.status)) for d in designs),
+        designs=tuple(design_of(by_name[name], status) for name in in_order(by_name)),
         citations=tuple(
             Citation(
                 path=p.path,
@@ -164,9 +201,17 @@ def answer_of(found: Comparison, *, tier: Tier) -> Answer:
     )
 
 
-def _design(d: Design, status: str) -> DesignAnswer:
+def design_of(d: Design, status: Mapping[str, str]) -> DesignAnswer:
+    """Return a design's record as the screen takes it.
+
+    Args:
+        d: The record.
+        status: Provenance by path of the comparison; what has none of its own is as weak as the
+            weakest input of the design, as all that is computed from them.
+    """
     paths = [m.at(scope) for m in METRICS for scope in ("inference", "prefill", "linear_only")]
     metrics = {path: _at(d, path) for path in paths}
+    weakest = status.get(f"designs.{d.name}.goodput_request_per_s", "")
     bound = d.binding
     binding: tuple[Marginal, ...] = ()
     if bound is not None:
@@ -181,11 +226,11 @@ def _design(d: Design, status: str) -> DesignAnswer:
     parts = d.energy_j_per_request_by_part
     return DesignAnswer(
         name=d.name,
-        label=_LABELS.get(d.name, d.name),
+        label=LABELS.get(d.name, d.name),
         is_feasible=d.feasible,
         reason=d.reason or "",
         metrics=metrics,
-        status=dict.fromkeys(metrics, status),
+        status={path: status.get(f"designs.{d.name}.{path}", weakest) for path in metrics},
         energy_j_by_part={key: getattr(parts, key) for key, _, _ in PARTS} if parts else {},
         band=_band(d),
         binding=binding,

@@ -128,10 +128,10 @@ def _best_counts(
         ScenarioError: No cell fits.
     """
     best: tuple[float, tuple[int, ...], int] = (0.0, (), 0)
-    rates = [pool.rate_request_per_s for pool in pools]
     joint = JOINT_FRAC if len(pools) > 1 else 1.0
     charges = [budget.charge_w(pool.server) for pool in plan.pools]
-    is_limited = any(pool.server.id in budget.limits for pool in plan.pools)
+    # A budget of more than power counts for itself.
+    is_limited = bool(budget.limits) or type(budget) is not search.Budget
     for counts in search.ratios(plan, budget):
         if is_limited:
             servers = tuple((pool.server, n) for pool, n in zip(plan.pools, counts, strict=True))
@@ -139,7 +139,7 @@ def _best_counts(
         else:
             taken = sum(charge * n for charge, n in zip(charges, counts, strict=True))
             cells = int(budget.power_w / taken + 1e-9)
-        rate = joint * cells * min(r * n for r, n in zip(rates, counts, strict=True))
+        rate = joint * cells * min(pool.together(n) for pool, n in zip(pools, counts, strict=True))
         if rate > best[0]:
             best = rate, counts, cells
     if not best[2]:
@@ -297,8 +297,8 @@ def _account(
         tpot_s=max(b.step_s for b in booked),
         ttft_s=max(b.first_s for b in booked),
         utilization={
-            role: rate / n / pool.rate_request_per_s
-            for role, n, pool in zip(roles, numbers, pools, strict=True)
+            role: rate / cells / pool.together(n)
+            for role, n, pool in zip(roles, counts, pools, strict=True)
         },
         tp={pool.group.role: pool.group.tp for pool in pools},
         chunk_tok={pool.group.role: pool.group.chunk_tok for pool in pools},

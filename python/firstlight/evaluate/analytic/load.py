@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from firstlight.evaluate.question import Question
+
     F64 = NDArray[np.float64]
 
 PS_PER_S = 1e12
@@ -42,6 +44,7 @@ class Load:
         mean_output_tok: Mean answer [tok].
         mean_pairs: Mean query-key pairs of one prompt.
         context_tok: Mean context of a sequence that decodes, long answers weighing more [tok].
+        longest_prompt_tok: Longest prompt [tok].
         longest_tok: Longest prompt and answer together [tok].
     """
 
@@ -56,7 +59,8 @@ class Load:
     mean_output_tok: float
     mean_pairs: float
     context_tok: float
-    longest_tok: float
+    longest_prompt_tok: int
+    longest_tok: int
 
     def pairs(self, uncached_tok: float) -> float:
         """Return the query-key pairs of a prompt with that many tokens to compute."""
@@ -74,6 +78,7 @@ def load_of(
     cached_frac: float,
     correlation_s: float,
     max_context_tok: int,
+    shared_prefix_tok: int = 0,
 ) -> Load:
     """Return the moments of a traffic; the same one is read once.
 
@@ -85,6 +90,7 @@ def load_of(
         cached_frac: Prompt tokens whose KV is present.
         correlation_s: Largest shift of a copy of the trace [s].
         max_context_tok: Longest prompt and answer of the model [tok].
+        shared_prefix_tok: Tokens all prompts share, present wherever they go [tok].
     """
     trace = trace_of(name, seed)
     scaled = workload.scale_lengths(
@@ -92,13 +98,14 @@ def load_of(
     ).trace
     isl = scaled.isl_tok.astype(np.float64)
     osl = scaled.osl_tok.astype(np.float64)
-    uncached = isl - workload.cached_tok(scaled.isl_tok, cached_frac=cached_frac)
+    cached = workload.cached_tok(scaled.isl_tok, cached_frac=cached_frac)
+    uncached = isl - np.maximum(cached, np.minimum(isl - 1.0, shared_prefix_tok))
     edges = (0.0, *(_middles(LENGTH_QUANTILES)), 1.0)
-    arrivals_s = trace.arrival_ps() / PS_PER_S
+    bin_of, bins = _bins(name, seed)
 
     def ratio(amount: F64) -> F64:
         return _rate_ratio(
-            arrivals_s, amount, length_s=trace.duration_s, correlation_s=correlation_s
+            bin_of, amount, bins=bins, length_s=trace.duration_s, correlation_s=correlation_s
         )
 
     return Load(
@@ -113,7 +120,23 @@ def load_of(
         mean_output_tok=float(osl.mean()),
         mean_pairs=float((uncached * (isl - uncached) + uncached * (uncached + 1) / 2).mean()),
         context_tok=float((osl * (isl + osl / 2)).sum() / osl.sum()),
-        longest_tok=float((isl + osl).max()),
+        longest_prompt_tok=int(isl.max()),
+        longest_tok=int((isl + osl).max()),
+    )
+
+
+def load_of_question(asked: Question) -> Load:
+    """Return the moments of a question's traffic."""
+    work = asked.scenario.workload
+    return load_of(
+        work.preset or work.trace or "azure-2023-conv",
+        seed=asked.scenario.seed,
+        context_tok=work.context_tok,
+        output_tok=work.output_tok,
+        cached_frac=work.cached_frac,
+        correlation_s=work.correlation_s,
+        max_context_tok=asked.shape.max_context_tok,
+        shared_prefix_tok=work.shared_prefix_tok,
     )
 
 
@@ -128,18 +151,29 @@ def trace_of(name: str, seed: int) -> workload.Trace:
     return workload.load(name, seed=seed)
 
 
-def _rate_ratio(arrivals_s: F64, amount: F64, *, length_s: float, correlation_s: float) -> F64:
+@lru_cache(maxsize=16)
+def _bins(name: str, seed: int) -> tuple[NDArray[np.intp], int]:
+    """Return the fine bin of each arrival of a trace, (requests,), and how many bins there are."""
+    trace = trace_of(name, seed)
+    bins = max(int(trace.duration_s / BIN_S * FINE), 1)
+    place = trace.arrival_ps() / PS_PER_S / trace.duration_s * bins
+    return np.minimum(place.astype(np.intp), bins - 1), bins
+
+
+def _rate_ratio(
+    bin_of: NDArray[np.intp], amount: F64, *, bins: int, length_s: float, correlation_s: float
+) -> F64:
     """Return a rate over its mean by bin, as copies shifted up to `correlation_s` see it.
 
     Args:
-        arrivals_s: Arrivals, (requests,) [s].
+        bin_of: Fine bin of each arrival, (requests,).
         amount: What each brings: 1, or tokens, (requests,).
+        bins: Number of fine bins.
         length_s: Length of the trace [s].
         correlation_s: Largest shift of a copy [s].
     """
     fine_s = BIN_S / FINE
-    bins = max(int(length_s / fine_s), 1)
-    counts, _ = np.histogram(arrivals_s, bins=bins, range=(0.0, length_s), weights=amount)
+    counts = np.bincount(bin_of, weights=amount, minlength=bins)
     window = max(min(round(min(correlation_s, length_s) / fine_s), bins), 1)
     around = np.concatenate([counts[bins - window + 1 :], counts])
     total = np.concatenate([[0.0], np.cumsum(around)])

@@ -89,18 +89,30 @@ class Point:
         """
         self.scenario.replace(**dict(changes))
 
-    def at(self, changes: Changes | None = None) -> dict[str, Estimate]:
+    def at(
+        self, changes: Changes | None = None, *, only: frozenset[str] | None = None
+    ) -> dict[str, Estimate]:
         """Return what each design delivers under changes.
 
         Args:
             changes: New values by field; quick fields are taken as numbers in SI units without the
                 scenario's checks (see `checked`).
+            only: Names of the designs that are wanted; None for all.
 
         Raises:
             FirstlightError: The changed scenario is impossible.
         """
-        quick, slow = _sorted(changes or {})
-        return (self.other(slow) if slow else self).quick(quick)
+        base, quick = self.standing(changes or {})
+        return base.quick(quick, only=only)
+
+    def standing(self, changes: Changes) -> tuple[Point, dict[str, float]]:
+        """Return the point that has the slow changes made, and the quick ones by bare name.
+
+        Args:
+            changes: New values by field.
+        """
+        quick, slow = _sorted(changes)
+        return (self.other(slow) if slow else self), quick
 
     def resolved(self, changes: Changes) -> tuple[Question, dict[str, DesignPlan]]:
         """Return the question and the designs under changes, for one who simulates them.
@@ -108,8 +120,7 @@ class Point:
         Args:
             changes: New values by field.
         """
-        quick, slow = _sorted(changes)
-        base = self.other(slow) if slow else self
+        base, quick = self.standing(changes)
         asked = base._asked(quick)  # noqa: SLF001  # another point of the same class
         engine = {name: value for name, value in quick.items() if name in _ENGINE}
         plans = {plan.name: base._plan(plan, asked=asked, engine=engine) for plan in base.plans}  # noqa: SLF001
@@ -125,7 +136,9 @@ class Point:
             self._others[key] = Point(self.scenario.replace(**slow))
         return self._others[key]
 
-    def quick(self, changes: dict[str, float]) -> dict[str, Estimate]:
+    def quick(
+        self, changes: dict[str, float], *, only: frozenset[str] | None = None
+    ) -> dict[str, Estimate]:
         """Return what each design delivers under changes of quick fields, by bare name."""
         asked = self._asked(changes)
         work = self.scenario.workload
@@ -137,6 +150,7 @@ class Point:
             cached_frac=changes.get("cached_frac", work.cached_frac),
             correlation_s=changes.get("correlation_s", work.correlation_s),
             max_context_tok=asked.shape.max_context_tok,
+            shared_prefix_tok=work.shared_prefix_tok,
         )
         engine = {name: value for name, value in changes.items() if name in _ENGINE}
         return {
@@ -144,6 +158,7 @@ class Point:
                 self._plan(plan, asked=asked, engine=engine), asked=asked, load=load
             )
             for plan in self.plans
+            if only is None or plan.name in only
         }
 
     def _asked(self, changes: dict[str, float]) -> Question:

@@ -17,7 +17,7 @@ import numpy as np
 from firstlight.errors import InfeasibleError, ModelError
 from firstlight.evaluate import search
 from firstlight.evaluate.analytic.load import BIN_S
-from firstlight.evaluate.cell import fitting_tp, group
+from firstlight.evaluate.cell import fitting_tp, group, room_tok
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,8 +34,12 @@ PS_PER_S = 1e12
 FEMTO = 1e15
 GRID = np.geomspace(0.04, 1.0, 30)
 """Loads that are tried, over the bound that step times alone give."""
+STRIDE = 5
+"""Every so many of them are tried first."""
 BATCHES = 32
 """Sizes of a prefill step at which a table is read."""
+CROWD = 6
+"""Prefill servers of a large cell; long prompts hold up others less where there are more."""
 SCATTER = 1.0
 """Spread of a batch over the square root of its size: 1 for Poisson arrivals."""
 RATE_FRAC = {"prefill": 1.0, "decode": 1.03, "mixed": 0.93}
@@ -50,11 +54,18 @@ class Alone:
         group: One server in its role.
         steps: Its step table at the batch sizes of this traffic.
         rate_request_per_s: What one server carries within the service level [request/s].
+        crowd_frac: What each of `CROWD` servers of one queue carries, over one alone.
     """
 
     group: Group
     steps: Steps
     rate_request_per_s: float
+    crowd_frac: float = 1.0
+
+    def together(self, count: int) -> float:
+        """Return what servers that share one queue carry [request/s]."""
+        share = min(math.log(count) / math.log(CROWD), 1.0)
+        return count * self.rate_request_per_s * (1.0 + (self.crowd_frac - 1.0) * share)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -155,15 +166,41 @@ def _late(slack_s: F64, *, use: F64, rate: float, cv: float, servers: int) -> F6
     return chance
 
 
+def _work_cv(work_s: F64, *, load: Load) -> float:
+    """Return the spread of a prompt's work over its mean; long prompts' attention widens it.
+
+    Never less than that of the lengths: what a gate shares among short prompts comes in clumps.
+
+    Args:
+        work_s: Work at `LENGTH_QUANTILES`, (quantiles,) [s].
+        load: The traffic.
+    """
+    mean = float(work_s @ load.uncached_weight)
+    square = float(work_s**2 @ load.uncached_weight)
+    return max(math.sqrt(max(square / mean**2 - 1.0, 0.0)), load.uncached_cv)
+
+
 def _prefill_miss(made: Group, steps: Steps, rates: F64, *, load: Load, ttft_s: float) -> F64:
     """Return the share of requests whose first token is late, by load, (loads,)."""
-    asked = rates[:, None] * load.prefill_ratio[None, :] * load.mean_uncached_tok / made.replicas
+    replicas = made.replicas * made.count
+    asked = rates[:, None] * load.prefill_ratio[None, :] * load.mean_uncached_tok / replicas
     speed = np.maximum.accumulate(steps.tokens / steps.prefill_s)
     size = np.interp(asked, speed, steps.tokens)
     pass_s = np.interp(size, steps.tokens, steps.prefill_s)
     use = asked / speed[-1]
     behind = _backlog_s(use)
     busy = np.minimum(asked * pass_s / np.maximum(size, load.mean_uncached_tok), 1.0)
+    cv = _work_cv(
+        np.array(
+            [
+                max(length / steps.tokens[-1], 1.0)
+                * float(np.interp(length, steps.tokens, steps.linear_s))
+                + load.pairs(length) * steps.pair_s
+                for length in load.uncached_tok
+            ]
+        ),
+        load=load,
+    )
     miss = np.zeros(len(rates))
     weight = load.rate_ratio / load.rate_ratio.sum()
     for length, share in zip(load.uncached_tok, load.uncached_weight, strict=True):
@@ -177,9 +214,9 @@ def _prefill_miss(made: Group, steps: Steps, rates: F64, *, load: Load, ttft_s: 
         queued = _late(
             slack,
             use=use,
-            rate=made.replicas * float(speed[-1]) / load.mean_uncached_tok,
-            cv=load.uncached_cv,
-            servers=made.replicas,
+            rate=replicas * float(speed[-1]) / load.mean_uncached_tok,
+            cv=cv,
+            servers=replicas,
         )
         late = 1.0 - (1.0 - inside) * (1.0 - queued)
         miss += share * (late @ weight)
@@ -236,17 +273,20 @@ def _mixed_miss(made: Group, steps: Steps, rates: F64, *, load: Load, slo: Slo) 
     use = prompts * load.mean_uncached_tok * full_s / room
     behind = _backlog_s(np.maximum(use, wanted / speed[-1]))
     weight = load.rate_ratio / load.rate_ratio.sum()
+    linear = steps.extra_s_per_tok - steps.pair_s * load.mean_pairs / load.mean_uncached_tok
+    quadratic = np.array([load.pairs(length) for length in load.uncached_tok]) * steps.pair_s
+    cv = _work_cv(linear * load.uncached_tok + quadratic, load=load)
     late = np.zeros(len(rates))
+    idle_rate = 1.0 / float(np.median(full_s / room)) / load.mean_uncached_tok * made.replicas
     for length, share in zip(load.uncached_tok, load.uncached_weight, strict=True):
-        per_tok_s = steps.extra_s_per_tok - steps.pair_s * load.mean_pairs / load.mean_uncached_tok
-        own_s = np.ceil(length / room) * decode_s + per_tok_s * length
+        own_s = np.ceil(length / room) * decode_s + linear * length
         own_s = own_s + load.pairs(length) * steps.pair_s
         slack = slo.ttft_s - own_s - behind - decode_s * slowed / 2.0
         queued = _late(
             slack,
             use=use,
-            rate=1.0 / float(np.median(full_s / room)) / load.mean_uncached_tok * made.replicas,
-            cv=load.uncached_cv,
+            rate=idle_rate,
+            cv=cv,
             servers=made.replicas,
         )
         late += share * (queued @ weight)
@@ -282,15 +322,19 @@ def carried(made: Group, steps: Steps, *, bound: float, load: Load, slo: Slo) ->
         load: The traffic.
         slo: The service level.
     """
-    rates = GRID * bound
-    miss = miss_frac(made, steps, rates, load=load, slo=slo)
     allowed = 1.0 - slo.quantile
-    # Misses rise with load; where noise of the form dips, the first crossing counts.
+    # Misses rise with load: every few loads are tried, then those between the last two.
+    some = GRID[STRIDE - 1 :: STRIDE]
+    above = np.flatnonzero(miss_frac(made, steps, some * bound, load=load, slo=slo) > allowed)
+    end = (int(above[0]) + 1) * STRIDE if len(above) else len(GRID)
+    rates = GRID[max(end - STRIDE - 1, 0) : end] * bound
+    miss = miss_frac(made, steps, rates, load=load, slo=slo)
     over = np.flatnonzero(miss > allowed)
     if not len(over):
         return float(rates[-1]) * RATE_FRAC[made.role]
     first = int(over[0])
     if first == 0:
+        # Even the least load that is tried is too much.
         return 0.0
     low, high = miss[first - 1], miss[first]
     part = (allowed - low) / (high - low)
@@ -340,9 +384,10 @@ def alone(pool: PoolPlan, *, serving: Serving, load: Load, slo: Slo) -> Alone:
     """
     best = _alone(_Key(pool), serving=serving, load=load, slo=slo)
     if best.rate_request_per_s <= 0:
+        tpot = "" if pool.role == "prefill" else f" and TPOT {slo.tpot_s * 1e3:g} ms"
         raise InfeasibleError(
-            f"{pool.server.id} as {pool.role} cannot meet TTFT {slo.ttft_s:g} s and TPOT "
-            f"{slo.tpot_s * 1e3:g} ms for {slo.quantile:.0%} of requests at any load"
+            f"{pool.server.id} as {pool.role} cannot meet TTFT {slo.ttft_s:g} s{tpot} for "
+            f"{slo.quantile:.0%} of requests at any load"
         )
     # A server's price may differ from that of the one that was looked up.
     return replace(best, group=replace(best.group, server=pool.server))
@@ -367,16 +412,28 @@ def _alone(key: _Key, *, serving: Serving, load: Load, slo: Slo) -> Alone:
             raise ModelError(f"{pool.server.id} as {pool.role}: no parallelism to try")
         return best
 
-    first, further = _options(pool, serving)
+    first, further = _options(pool, serving, load=load)
     best = tried(first, None)
-    return tried([(best.group.tp, chunk) for chunk in further], best)
+    best = tried([(best.group.tp, chunk) for chunk in further], best)
+    if pool.role != "prefill" or best.rate_request_per_s <= 0:
+        return best
+    many = replace(best.group, count=CROWD)
+    bound = CROWD * _bound(best.group, best.steps, load=load)
+    rate = carried(many, best.steps, bound=bound, load=load, slo=slo)
+    return replace(best, crowd_frac=max(rate / CROWD / best.rate_request_per_s, 1.0))
 
 
-def _options(pool: PoolPlan, serving: Serving) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
+def _options(
+    pool: PoolPlan, serving: Serving, *, load: Load
+) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
     """Return (parallelism, chunk) to try first, and the chunks to try with the best of them."""
     if pool.server.engine is not None:
         return [(1, pool.chunk_tok or 0)], ()
     degrees = _fitting(pool.server, serving) if pool.tp is None else (pool.tp,)
+    # A replica that could never hold the longest request would refuse it.
+    longest = load.longest_prompt_tok if pool.role == "prefill" else load.longest_tok
+    roomy = [tp for tp in degrees if room_tok(pool.server, tp=tp, serving=serving) >= longest]
+    degrees = tuple(roomy) or degrees[-1:]
     chunks = {
         "mixed": search.CHUNKS_MIXED_TOK,
         "prefill": search.CHUNKS_PREFILL_TOK,

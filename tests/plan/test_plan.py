@@ -1,0 +1,257 @@
+"""Plans: the optimum is the exhaustive one, limits hold, and what does not fit says what would."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+
+import pytest
+from click.testing import CliRunner
+
+from firstlight.cli.root import firstlight
+from firstlight.errors import InfeasibleError, ScenarioError
+from firstlight.evaluate import question
+from firstlight.plan import margin
+from firstlight.plan.choose import OBJECTIVES, Screen, choose, front, score
+from firstlight.plan.run import plan
+from firstlight.plan.space import Limits, capped, space_of
+from firstlight.scenario import Scenario
+
+
+@pytest.fixture(scope="module")
+def scenario():
+    return Scenario.default()
+
+
+@pytest.fixture(scope="module")
+def planned(scenario):
+    return plan(scenario, survivors=2)
+
+
+def screen_of(scenario, *, caps=None, chunks=("auto",), servers=()):
+    caps = caps or Limits()
+    asked = question.resolve(scenario)
+    space = space_of(scenario, caps=caps, chunks=chunks, servers_asked=servers)
+    return Screen(question.replace(asked, budget=capped(asked.budget, caps)), space)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_optimiser_finds_the_exhaustive_optimum(scenario, objective):
+    pytest.importorskip("scipy", reason="the extra 'sweep' is not installed")
+    chunks = ("auto", 512, 2048)
+    every, evolved = screen_of(scenario, chunks=chunks), screen_of(scenario, chunks=chunks)
+    best, exact = choose(every, objective)
+    found, was_exact = choose(evolved, objective, exact=0)
+    assert exact
+    assert not was_exact
+    assert found.plan.name == best.plan.name
+    assert score(found.estimate, objective) == score(best.estimate, objective)
+
+
+def test_more_engines_are_tried_where_asked(scenario):
+    space = space_of(
+        scenario,
+        caps=Limits(),
+        engines=(2, 4, 8),
+        servers_asked=("h100-sxm-8x", "iris-nova-optimistic"),
+    )
+    screen = screen_of(scenario)
+    screen = Screen(screen.asked, space)
+    best, _ = choose(screen, "goodput-per-watt")
+    names = [one.plan.name for one in screen.screened]
+    assert [name for name in names if "engines" in name] == [
+        f"iris-nova-optimistic > h100-sxm-8x fp8 engines {n}" for n in (2, 4, 8)
+    ]
+    assert len(names) == 5
+    engines = {one.plan.name: one.plan.pools[0].server.accelerators for one in screen.screened}
+    assert engines["iris-nova-optimistic > h100-sxm-8x fp8 engines 8"] == 8
+    assert "engines" in best.plan.name
+
+
+def test_best_is_no_worse_than_any_design_of_the_space(scenario):
+    screen = screen_of(scenario)
+    best, _ = choose(screen, "goodput-per-watt")
+    for one in screen.screened:
+        assert score(one.estimate, "goodput-per-watt") <= score(best.estimate, "goodput-per-watt")
+
+
+def test_no_design_of_the_front_is_beaten_and_all_others_are(scenario):
+    screen = screen_of(scenario)
+    choose(screen, "cost")
+    kept = front(screen.screened)
+    assert kept
+    names = {one.plan.name for one in kept}
+
+    def values(one):
+        e = one.estimate
+        return e.goodput_request_per_s_per_w, -e.cost_usd_per_mtok_blended, -e.carbon_g_per_request
+
+    for one in screen.screened:
+        if not one.estimate.feasible:
+            continue
+        beaten = any(
+            all(a >= b for a, b in zip(values(other), values(one), strict=True))
+            and values(other) != values(one)
+            for other in screen.screened
+            if other.estimate.feasible
+        )
+        assert beaten == (one.plan.name not in names)
+
+
+def test_simulation_of_survivors_agrees_with_screening(planned):
+    for one in planned.survivors:
+        ratio = one.simulated.goodput_request_per_s / one.candidate.estimate.goodput_request_per_s
+        assert 0.8 < ratio < 1.25
+
+
+def test_best_is_the_survivor_that_simulates_best(planned):
+    rates = [
+        one.simulated.goodput_request_per_s / one.simulated.power_w.provisioned
+        for one in planned.survivors
+    ]
+    assert rates == sorted(rates, reverse=True)
+    assert planned.best is planned.survivors[0]
+
+
+def test_attainment_falls_with_load_and_is_met_at_capacity(planned):
+    shares = [share for _, share in planned.attainment]
+    assert shares[0] > 0.99
+    assert all(a >= b - 0.02 for a, b in pairwise(shares))
+    capacity = planned.best.simulated.goodput_request_per_s
+    at = min(planned.attainment, key=lambda item: abs(item[0] - capacity / 0.95))
+    assert at[1] >= 0.85
+
+
+def test_frontier_trades_tokens_a_user_for_tokens_a_megawatt(planned):
+    name = planned.best.candidate.plan.name
+    points = [point for point in planned.frontier if point.design == name]
+    assert len(points) >= 3
+    users = [point.tok_per_s_user for point in points]
+    assert users == sorted(users, reverse=True)
+    for slow, fast in pairwise(points):
+        assert fast.tok_per_s_mw > slow.tok_per_s_mw
+        assert fast.energy_j_per_tok < slow.energy_j_per_tok
+
+
+def test_power_is_worth_about_its_share_and_a_scarce_server_its_rate(planned):
+    worth = {one.resource: one for one in planned.margins}
+    assert worth["power"].elasticity == pytest.approx(1.0, abs=0.15)
+    pools = [worth["prefill servers"].elasticity, worth["decode servers"].elasticity]
+    assert max(pools) == pytest.approx(1.0)
+    assert planned.binds[0] == planned.margins[0].resource
+
+
+def test_reload_boundary_is_where_light_stops_paying(planned):
+    assert planned.silicon is not None
+    assert planned.reload.holds == "below"
+    assert planned.reload.value > planned.reload.today
+
+
+def test_upgrade_steps_fit_a_rack_and_raise_goodput(planned):
+    peaks = {pool.server.id: pool.server.peak_w for pool in planned.best.candidate.plan.pools}
+    carried = [step.goodput_request_per_s for step in planned.upgrade]
+    assert carried == sorted(carried)
+    stands: dict[str, int] = {}
+    for step in planned.upgrade:
+        assert sum(n * peaks[name] for name, n in step.adds.items()) <= 35e3
+        stands = {n: stands.get(n, 0) + step.adds.get(n, 0) for n in {*stands, *step.adds}}
+        assert step.servers == {n: count for n, count in stands.items() if count}
+
+
+def test_price_ceiling_and_room_are_kept(scenario):
+    screen = screen_of(scenario, caps=Limits(price_usd=5e6))
+    choose(screen, "goodput")
+    assert all(one.price_usd <= 5e6 for one in screen.screened)
+    assert any(one.price_usd > 3e6 for one in screen.screened)
+    screen = screen_of(scenario, caps=Limits(servers=20))
+    choose(screen, "goodput")
+    for one in screen.screened:
+        assert sum(one.estimate.servers.values()) <= 20
+
+
+def test_price_ceiling_is_what_binds_when_it_is_low(scenario):
+    found = plan(scenario, survivors=1, price_usd=3e6, racks=0)
+    worth = {one.resource: one for one in found.margins}
+    assert worth["money"].elasticity > 0.7
+    assert worth["power"].elasticity == 0
+    assert worth["money"].per_unit > 0
+
+
+def test_air_cooling_leaves_liquid_servers_out(scenario):
+    space = space_of(
+        scenario, caps=Limits(cooling="air"), servers_asked=("h100-sxm-8x", "gb200-nvl72-72x")
+    )
+    assert space.left_out == {"gb200-nvl72-72x": "needs liquid cooling"}
+
+
+def test_rack_leaves_out_what_draws_more(scenario):
+    space = space_of(scenario.replace(rack_power_w=1e4), caps=Limits())
+    assert "b200-8x" in space.left_out
+    with pytest.raises(ScenarioError, match="no GPU server is left"):
+        space_of(scenario.replace(rack_power_w=1e3), caps=Limits())
+
+
+def test_retrofit_adds_light_to_what_stands(scenario):
+    standing = scenario.replace(power_w=8e5, installed={"h100-sxm-8x": 40})
+    found = plan(standing, survivors=1, racks=0)
+    servers = found.best.simulated.servers
+    assert servers["h100-sxm-8x"] <= 40
+    assert any("iris" in name for name in servers)
+    assert found.retrofit["extra_goodput_request_per_s"] > 0
+    light = sum(n for name, n in servers.items() if "iris" in name)
+    assert found.retrofit["price_usd"] > 0
+    assert light > 0
+    assert "b200-8x" not in servers
+
+
+def test_infeasible_plan_names_the_cheapest_relaxation_and_it_works(scenario):
+    hard = scenario.replace(ttft_s=0.01)
+    with pytest.raises(InfeasibleError, match="Cheapest relaxation: TTFT limit from") as no:
+        plan(hard, servers=("h100-sxm-8x",), survivors=1)
+    needed = float(re.search(r"TTFT limit from 0.01 to ([\d.e-]+)", str(no.value))[1])
+    eased = plan(hard.replace(ttft_s=needed * 1.01), servers=("h100-sxm-8x",), survivors=1, racks=0)
+    assert eased.best.candidate.estimate.feasible
+
+
+def test_budget_below_one_server_asks_for_power(scenario):
+    with pytest.raises(InfeasibleError, match="Cheapest relaxation: power from 5000 to"):
+        plan(scenario.replace(power_w=5e3), servers=("h100-sxm-8x",), survivors=1)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"objective": "joy"}, "allowed: goodput"),
+        ({"price_usd": 0.0}, "above 0"),
+        ({"max_servers": 0}, "1 or more"),
+        ({"survivors": 0}, "1 or more"),
+        ({"servers": ("h100-sxm-9x",)}, "unknown server"),
+        ({"servers": ("iris-nova-optimistic",)}, "no GPU server is left"),
+    ],
+)
+def test_impossible_asks_are_refused(scenario, keywords, message):
+    with pytest.raises(Exception, match=message):
+        plan(scenario, **keywords)
+
+
+def test_every_limit_relaxes_in_the_easier_direction(scenario):
+    asked = question.resolve(scenario)
+    caps = Limits(price_usd=1e6, servers=10)
+    asked = question.replace(asked, budget=capped(asked.budget, caps))
+    for resource in margin.RESOURCES:
+        more = margin.relaxed(asked, resource, 2.0)
+        if resource == "rack power":
+            assert more is None
+            continue
+        assert margin.amount(more, resource)[0] > margin.amount(asked, resource)[0]
+
+
+def test_command_prints_80_columns_and_json(scenario):
+    words = ["plan", "--survivors", "1", "--use", "h100-sxm-8x", "--use", "iris-nova-optimistic"]
+    result = CliRunner().invoke(firstlight, words, catch_exceptions=False)
+    assert result.exit_code == 0
+    assert max(len(line) for line in result.stdout.splitlines()) <= 80
+    assert "binds:" in result.stdout
+    result = CliRunner().invoke(firstlight, [*words, "--json"], catch_exceptions=False)
+    assert json.loads(result.stdout)["best"]["candidate"]["design"]
