@@ -240,8 +240,14 @@ impl Engine {
         }
     }
 
-    /// Records what replica `i` did, by what its pool's counters have gained.
-    fn note(&mut self, i: usize, start_ps: Ps, end_ps: Ps, before: &Counters) {
+    /// Ends what replica `i` does, and records it by what its pool's counters gain.
+    #[cold]
+    fn end_and_note(&mut self, i: usize, end_ps: Ps) {
+        let before = self.counters[self.replicas[i].pool];
+        let started = self.replicas[i].started();
+        let (replica, mut around) = self.split(i);
+        replica.end(end_ps, &mut around);
+        let Some(start_ps) = started else { return };
         let now = &self.counters[self.replicas[i].pool];
         let steps = now.steps - before.steps;
         let segment = Segment {
@@ -263,6 +269,14 @@ impl Engine {
 
     /// Takes every request that comes at `at`, in order, as far as there is room.
     fn take_arrivals(&mut self, at: Ps) {
+        if !self.sessions.in_use() {
+            while self.requests.live.get(self.arrived).is_some_and(|live| live.arrival_ps == at) {
+                let r = to_u32(self.arrived);
+                self.arrived += 1;
+                self.arrive(r, at);
+            }
+            return;
+        }
         while self.sessions.has_room() {
             let Some(r) = self.sessions.backlog.pop_front() else { break };
             self.arrive(r, at);
@@ -299,11 +313,15 @@ impl Engine {
     /// Counts the last token of `r`: whoever waited for it may come.
     fn finish(&mut self, r: u32, at: Ps) {
         self.sessions.in_flight -= 1;
+        if !self.sessions.in_use() {
+            return;
+        }
         let live = &self.requests.live;
         self.sessions.end(r, at, |child| live[child as usize].arrival_ps);
     }
 
     /// Rejects `r` and everything that waits for it.
+    #[inline(never)]
     fn reject(&mut self, r: u32, at: Ps) {
         let mut rejected = vec![r];
         while let Some(r) = rejected.pop() {
@@ -321,12 +339,11 @@ impl Engine {
         let i = self.next.first();
         self.next.set(i, NEVER);
         self.touch(i);
-        let before = self.timeline.is_some().then(|| self.counters[self.replicas[i].pool]);
-        let started = self.replicas[i].started();
-        let (replica, mut around) = self.split(i);
-        replica.end(at, &mut around);
-        if let (Some(before), Some(start_ps)) = (before, started) {
-            self.note(i, start_ps, at, &before);
+        if self.timeline.is_some() {
+            self.end_and_note(i, at);
+        } else {
+            let (replica, mut around) = self.split(i);
+            replica.end(at, &mut around);
         }
         while let Some(r) = self.told.pop() {
             self.judge(r);
@@ -348,6 +365,7 @@ impl Engine {
     }
 
     /// Takes a KV cache that has been pulled, or a prefix that has been read back.
+    #[inline(never)]
     fn take_pulled(&mut self, r: u32, at: Ps) {
         self.events += 1;
         let d = self.requests[r].replica as usize;
@@ -467,6 +485,7 @@ impl Engine {
     }
 
     /// Counts a miss when the first or the last token of `r` came too late.
+    #[inline(never)]
     fn judge(&mut self, r: u32) {
         let Some(watch) = self.watch else { return };
         let at = r as usize;

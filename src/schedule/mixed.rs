@@ -65,6 +65,7 @@ impl MixedAttention {
     }
 
     /// Attention time of one chunk beside `n` decoding sequences [ps].
+    #[inline(never)]
     pub(crate) fn ps(&self, chunk: u64, kv: u64, n: u64, context: u64) -> u64 {
         let at = [chunk, kv, n, context];
         let mut cell = [0; 4];

@@ -42,6 +42,11 @@ impl Sessions {
         }
     }
 
+    /// Whether anybody waits for anybody, or for room.
+    pub(crate) fn in_use(&self) -> bool {
+        self.most > 0 || !self.edges.is_empty()
+    }
+
     pub(crate) fn edges(&self) -> usize {
         self.edges.len()
     }

@@ -217,32 +217,44 @@ impl StepTable {
         context: u64,
         longest: impl FnOnce() -> u64,
     ) -> AttnPs {
-        let Some(mixed) = &self.mixed else {
-            let decode = if n > 0 { self.decode_attn_ps(n, context) } else { 0 };
-            let (more, less) = (prefill.max(decode), prefill.min(decode));
-            return AttnPs { prefill, decode, both: more + less * self.mix_1024 / 1024 };
-        };
-        let mean = if n > 0 { mixed.context(n, context, longest()) } else { 0 };
-        let (mut first, mut alone) = ((0, 0), 0);
-        for chunk in chunks {
-            alone += mixed.ps(chunk.0, chunk.1, 0, 0);
-            if chunk.0 > first.0 {
-                first = chunk;
-            }
+        if let Some(mixed) = &self.mixed {
+            return measured(mixed, chunks, n, context, longest);
         }
-        let decode = mixed.ps(0, 0, n, mean);
-        if first.0 == 0 {
-            return AttnPs { prefill: 0, decode, both: decode };
-        }
-        let others = alone - mixed.ps(first.0, first.1, 0, 0);
-        let both = mixed.ps(first.0, first.1, n, mean) + others;
-        AttnPs { prefill: alone, decode, both }
+        let decode = if n > 0 { self.decode_attn_ps(n, context) } else { 0 };
+        let (more, less) = (prefill.max(decode), prefill.min(decode));
+        AttnPs { prefill, decode, both: more + less * self.mix_1024 / 1024 }
     }
 
     /// A step of `m` tokens that emits `emitted`, around its attention.
     pub(crate) fn step_ps(&self, m: u64, emitted: u64, attn: AttnPs) -> Ps {
         self.linear_ps[index(m)] + self.head_ps[index(emitted)] + attn.both
     }
+}
+
+/// [`StepTable::attention`] by a measured table; apart, so that the usual case stays small.
+#[inline(never)]
+fn measured(
+    mixed: &MixedAttention,
+    chunks: impl Iterator<Item = (u64, u64)>,
+    n: u64,
+    context: u64,
+    longest: impl FnOnce() -> u64,
+) -> AttnPs {
+    let mean = if n > 0 { mixed.context(n, context, longest()) } else { 0 };
+    let (mut first, mut alone) = ((0, 0), 0);
+    for chunk in chunks {
+        alone += mixed.ps(chunk.0, chunk.1, 0, 0);
+        if chunk.0 > first.0 {
+            first = chunk;
+        }
+    }
+    let decode = mixed.ps(0, 0, n, mean);
+    if first.0 == 0 {
+        return AttnPs { prefill: 0, decode, both: decode };
+    }
+    let others = alone - mixed.ps(first.0, first.1, 0, 0);
+    let both = mixed.ps(first.0, first.1, n, mean) + others;
+    AttnPs { prefill: alone, decode, both }
 }
 
 /// Query-key pairs of a causal chunk: `q` new tokens behind `kv` resident ones.

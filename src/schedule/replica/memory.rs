@@ -40,6 +40,7 @@ impl Replica {
         }
     }
 
+    #[inline(never)]
     fn evict_down_to(&mut self, free: u64, counters: &mut Counters, fleet: &FleetSpec) {
         let Some(cache) = &mut self.cache else { return };
         let unit_blocks = fleet.unit_blocks();
@@ -60,6 +61,7 @@ impl Replica {
     }
 
     /// Evicts what the steps planned before `now` have displaced; a run does so only at its end.
+    #[inline(never)]
     pub(super) fn settle_evictions(&mut self, now: Ps, counters: &mut Counters, fleet: &FleetSpec) {
         if self.cache.is_none() {
             return;
@@ -103,6 +105,7 @@ impl Replica {
     }
 
     /// Uses what a look-up found; returns when all of it is in HBM.
+    #[inline(never)]
     pub(super) fn claim(&mut self, r: u32, found: Found, now: Ps, around: &mut Around<'_>) -> Ps {
         let fleet = around.fleet;
         let (range, side) = (around.requests.unit_range(r), self.side(fleet));

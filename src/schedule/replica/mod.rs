@@ -48,8 +48,6 @@ enum Doing {
     Step {
         start: Ps,
         end: Ps,
-        /// What its prompts cost alone.
-        prompts: Prompts,
     },
     /// `steps` decode steps; it ends early when something arrives that could be admitted.
     Run {
@@ -67,6 +65,8 @@ pub(crate) struct Replica {
     doing: Doing,
     /// Pace of the run under way, or of the last one.
     pace: Pace,
+    /// What the prompts of the step under way cost alone.
+    prompts: Prompts,
     decoding: Decoding,
     free: u64,
     cache: Option<Cache>,
@@ -128,6 +128,7 @@ impl Replica {
             pool,
             doing: Doing::Nothing,
             pace: Pace::default(),
+            prompts: Prompts::default(),
             decoding: Decoding::new(block_tok),
             free: spec.kv_blocks,
             cache: spec.cache.clone().map(Cache::new),
@@ -178,6 +179,7 @@ impl Replica {
     }
 
     /// Takes `r`, whose KV cache or prefix has come; returns a new end when that cuts a run short.
+    #[inline(never)]
     pub(crate) fn receive(&mut self, r: u32, now: Ps, around: &mut Around<'_>) -> Option<Ps> {
         self.coming -= 1;
         let cut = if around.requests[r].state == State::Loading {
@@ -214,13 +216,12 @@ impl Replica {
             Doing::Run { first, growth, steps, .. } => {
                 self.end_run(first, growth, steps, now, around);
             }
-            Doing::Step { start, end, prompts } => {
-                self.end_step(end - start, &prompts, now, around);
-            }
+            Doing::Step { start, end } => self.end_step(end - start, now, around),
         }
     }
 
     /// Throws `r` out of the running list, to the head of the queue.
+    #[inline(never)]
     fn preempt(&mut self, r: u32, now: Ps, around: &mut Around<'_>) {
         let computed = if around.requests[r].state == State::Decoding {
             // `generated` is not kept up while decoding.

@@ -38,6 +38,7 @@ impl Replica {
     }
 
     /// How long to wait for a fuller pass: until the queue fills it, or its head has waited enough.
+    #[inline(never)]
     fn hold_until(&self, spec: &PoolSpec, requests: &Requests) -> Ps {
         let mut tokens = 0;
         for &r in &self.waiting {
@@ -88,6 +89,7 @@ impl Replica {
     }
 
     /// Counts what the cache saved when `r` is admitted for the first time.
+    #[inline(never)]
     fn count_hits(r: u32, found: Found, around: &mut Around<'_>) {
         let unit_tok = around.fleet.unit_tok;
         if around.requests[r].preemptions > 0 {
@@ -114,6 +116,7 @@ impl Replica {
     ///
     /// The budget reaches every request that decodes: when it was admitted, some was left behind all
     /// before it, and none of these takes more than it took then.
+    #[inline(never)]
     fn plan_in_order(&mut self, now: Ps, around: &mut Around<'_>) -> bool {
         let (mut budget, bound) = (around.pool(self.pool).token_budget, self.chunk_tok());
         let mut preempted = false;
@@ -144,6 +147,7 @@ impl Replica {
     }
 
     /// Too few blocks for all: walk the running list and preempt from its end.
+    #[inline(never)]
     fn plan_decoding_one_by_one(&mut self, now: Ps, around: &mut Around<'_>) -> bool {
         let mut r = self.running.first;
         let mut preempted = false;
@@ -251,6 +255,7 @@ impl Replica {
     }
 
     /// Admits the first request whose prefix has come, if the rest of it fits.
+    #[inline(never)]
     fn resume_loaded(&mut self, budget: u64, around: &mut Around<'_>) -> Option<u64> {
         let r = self.loaded[0];
         let hit = around.requests[r].computed.unsigned_abs();
@@ -285,6 +290,7 @@ impl Replica {
     }
 
     /// Lets the first pulled request join the coming step; `false` when it has to wait.
+    #[inline(never)]
     fn join(&mut self, around: &mut Around<'_>) -> bool {
         let r = self.ready[0];
         let computed = around.requests[r].computed.unsigned_abs();
@@ -317,6 +323,7 @@ impl Replica {
     }
 
     /// Reserves room for a handed-over prompt and starts to pull its KV cache.
+    #[inline(never)]
     fn pull(&mut self, r: u32, now: Ps, around: &mut Around<'_>) {
         let tokens = match around.fleet.first_token {
             FirstToken::Prefill => u64::from(around.requests[r].isl_tok),

@@ -115,11 +115,13 @@ impl Replica {
             prompts.capped_ps = cap.step_ps(tokens, emitted, attn).saturating_sub(free_ps);
         }
         let end = now + free_ps + prompts.capped_ps;
-        self.doing = Doing::Step { start: now, end, prompts };
+        self.prompts = prompts;
+        self.doing = Doing::Step { start: now, end };
         end
     }
 
     /// The longest context the coming step attends to for a decoding request.
+    #[inline(never)]
     fn longest_context(&self, requests: &Requests) -> u64 {
         let mut longest = 0;
         let mut r = self.running.first;
@@ -166,15 +168,9 @@ impl Replica {
         self.finish_due(now, around);
     }
 
-    pub(super) fn end_step(
-        &mut self,
-        lasted: Ps,
-        prompts: &Prompts,
-        now: Ps,
-        around: &mut Around<'_>,
-    ) {
+    pub(super) fn end_step(&mut self, lasted: Ps, now: Ps, around: &mut Around<'_>) {
         let n = self.decoding.n;
-        self.book_step(lasted, prompts, around);
+        self.book_step(lasted, around);
         around.gaps.add(lasted, n - self.joined.len() as u64);
         self.count_pauses(now, around);
         self.decoding.pass(1);
@@ -191,7 +187,8 @@ impl Replica {
     }
 
     /// Counts a step with prompt work; a mixed step is split by the time each part alone would take.
-    fn book_step(&self, lasted: Ps, prompts: &Prompts, around: &mut Around<'_>) {
+    fn book_step(&self, lasted: Ps, around: &mut Around<'_>) {
+        let prompts = &self.prompts;
         let table = &*around.fleet.pools[self.pool].table;
         let (n, context) = (self.decoding.n, self.decoding.context);
         let decode_attn_pj = if n > 0 { table.decode_attn_pj(n, context) } else { 0 };
@@ -227,6 +224,7 @@ impl Replica {
     }
 
     /// The gap of a request that joined in this step reaches back to its last token elsewhere.
+    #[inline(never)]
     fn count_pauses(&mut self, now: Ps, around: &mut Around<'_>) {
         for r in self.joined.drain(..) {
             if around.requests[r].generated == 0 {
