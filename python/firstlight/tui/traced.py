@@ -60,7 +60,7 @@ def timeline(setup: Setup, *, design: str, cancel: Cancel) -> Timeline:
         raise ScenarioError(
             f"no design {design!r}; allowed: {', '.join(plans)}{nearest(design, plans)}"
         )
-    one = base.quick(quick, only=design)[design]
+    one = base.quick(quick, only=frozenset({design}))[design]
     if not one.feasible:
         raise ScenarioError(f"{design}: {one.reason}")
     rate = one.request_per_s / one.cells
@@ -149,15 +149,7 @@ def _watched(cell: Cell, arrivals: schedule.Arrivals, *, cancel: Cancel) -> _See
 
 
 def _begun(cell: Cell, arrivals: schedule.Arrivals, *, until_ps: int) -> Engine:
-    engine = schedule.engine(cell.fleet)
-    engine.push(
-        arrivals.arrival_ps,
-        arrivals.isl_tok,
-        arrivals.cached_tok,
-        arrivals.osl_tok,
-        np.empty(0, np.uint64),
-        np.empty(0, np.uint32),
-    )
+    engine = schedule.loaded(cell.fleet, arrivals)
     while engine.advance(until_ps, schedule.EVENTS_A_CALL) == "paused":
         pass
     return engine
