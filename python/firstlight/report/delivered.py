@@ -117,7 +117,7 @@ def misses(comparison: Comparison, letters: Letters) -> Iterator[Block]:
     wanted = fact.value if fact and isinstance(fact.value, float) else 0.0
     lines = [
         f"{design.name} is not feasible: {design.reason}"
-        if not design.feasible
+        if design.power_w is None
         else f"{design.name} misses the service level at this load: "
         f"{_percent(design.attainment_frac)} of requests within both limits, {wanted:.1%} wanted"
         for design in comparison.designs
@@ -226,7 +226,7 @@ def _of_role(servers: dict[str, int], role: str) -> int:
 
 def _marked(design: Design, text: str | None, path: str, letters: Letters) -> str:
     """Return a value with the letter of what it rests on."""
-    if not design.feasible or text is None:
+    if design.power_w is None or text is None:
         return NONE
     full = f"designs.{design.name}.{path}"
     letter = letters.of(full) if path and letters.fact(full) else letters.of_design(design.name)

@@ -41,7 +41,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
     plain: dict[str, Any] = comparison.to_dict()
     notes = [f"{path}: {what}; null stands for it" for path, what in _unwritable(plain)]
     done: dict[str, Any] = _finite(plain)
-    infeasible = {design["name"] for design in done["designs"] if not design["feasible"]}
+    infeasible = {design["name"] for design in done["designs"] if design["power_w"] is None}
     reasons: dict[str, list[str]] = {}
     for path, owner in _nulls(done):
         field = path.rpartition(".")[2]

@@ -74,7 +74,7 @@ def _page(comparison: Comparison, *, at_given_load: bool) -> Iterator[Block]:
     letters = Letters(comparison)
     yield Paragraph(comparison.answer)
     yield Paragraph(_asked(comparison, letters))
-    feasible = any(design.feasible for design in comparison.designs)
+    feasible = any(design.power_w is not None for design in comparison.designs)
     where = "at the load given" if at_given_load else "at its best operating point"
     yield Heading(f"What each design delivers {where}")
     if feasible:
