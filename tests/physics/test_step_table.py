@@ -47,7 +47,7 @@ def test_every_entry_is_an_unsigned_integer(case):
         value = getattr(table, field.name)
         if isinstance(value, np.ndarray):
             assert value.dtype == np.uint64
-        elif field.name != "provenance":
+        elif field.name != "provenance" and value is not None:
             assert isinstance(value, int)
             assert value >= 0
 

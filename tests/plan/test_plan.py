@@ -101,8 +101,16 @@ def test_no_design_of_the_front_is_beaten_and_all_others_are(scenario):
 
 def test_simulation_of_survivors_agrees_with_screening(planned):
     for one in planned.survivors:
+        if one.candidate.plan.disaggregate == "conditional":
+            continue  # the fast tier knows no policy but "always"
         ratio = one.simulated.goodput_request_per_s / one.candidate.estimate.goodput_request_per_s
         assert 0.8 < ratio < 1.25
+
+
+def test_conditional_disaggregation_is_simulated_beside_the_best_split_design(planned):
+    names = [one.candidate.plan.name for one in planned.survivors]
+    assert len(names) == 3
+    assert sum(name.endswith(" conditional") for name in names) == 1
 
 
 def test_best_is_the_survivor_that_simulates_best(planned):

@@ -130,6 +130,40 @@ def test_killed_sweep_goes_on_with_nothing_lost_or_done_twice(scenario, tmp_path
     assert keyed(swept.rows) == keyed(sweep(scenario, over=over).rows)
 
 
+def test_workers_end_with_a_killed_driver(tmp_path):
+    code = (
+        "import sys; from firstlight.scenario import Scenario; from firstlight.sweep.run import sweep\n"
+        "if __name__ == '__main__':\n"
+        "    sweep(Scenario.default(), over={'power_w': '1e5..1e7:log:400', 'pue': '1..1.5:lin:50'},"
+        " folder=sys.argv[1], workers=2)\n"
+    )
+    script = tmp_path / "driver.py"
+    script.write_text(code)
+    driver = subprocess.Popen([sys.executable, str(script), str(tmp_path / "s")])
+    children = Path(f"/proc/{driver.pid}/task/{driver.pid}/children")
+    workers = []
+    for _ in range(600):
+        workers = [p for p in children.read_text().split() if "spawn_main" in _command(p)]
+        if list((tmp_path / "s").glob("part-*")) and len(workers) == 2:
+            break
+        time.sleep(0.05)
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    assert len(workers) == 2
+    for _ in range(200):
+        if not any("spawn_main" in _command(p) for p in workers):
+            break
+        time.sleep(0.05)
+    assert not any("spawn_main" in _command(p) for p in workers)
+
+
+def _command(process):
+    """Return the command line of a process; empty when it is gone or only waits to be reaped."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/cmdline").read_text()
+    return ""
+
+
 def test_full_disk_keeps_earlier_parts_and_says_how_to_go_on(scenario, tmp_path, monkeypatch):
     real, calls = os.fsync, []
 

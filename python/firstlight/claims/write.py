@@ -16,7 +16,7 @@ WIDTH = 80
 _SI = frozenset({"W", "s", "Hz", "op/J", "op", "J"})
 _SHORT = {
     "holds": "holds",
-    "holds here": "holds here only",
+    "holds here": "here only",
     "holds on its best reading": "best reading",
     "does not hold": "does not hold",
     "not testable here": "not testable",
@@ -65,12 +65,12 @@ def when_words(when: HoldsWhen) -> str:
 def table(report: Report) -> str:
     """Return all claims in 80 columns, each with its scale and its nearest boundary."""
     lines = [f"Published claims on: {report.scenario}", ""]
-    lines.append(f"{'claim':24}{'claimed':>11}{'here':>14}{'best reading':>14}  verdict")
+    lines.append(f"{'claim':24}{'claimed':>11}{'here':>14}{'best reading':>15}  verdict")
     for checked in report.claims:
         claim = checked.claim
         goal = f"{claim.sign} {amount(claim.target, claim.unit)}"
         lines.append(
-            f"{claim.id:24}{goal:>11}{_cell(checked.here):>14}{_cell(checked.favourable):>14}"
+            f"{claim.id:24}{goal:>11}{_cell(checked.here):>14}{_cell(checked.favourable):>15}"
             f"  {_SHORT[checked.verdict]}"
         )
         lines += _wrapped(f"{checked.here.scale.counts}", indent=2)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from firstlight.plan import Plan
 
 WIDTH = 80
+NAME_WIDTH = 40
 _OBJECTIVES = ("goodput-per-watt", "goodput", "cost", "carbon")
 
 
@@ -152,8 +153,12 @@ def table(found: Plan) -> str:
     for one in found.survivors:
         record = one.simulated
         power = record.power_w.provisioned if record.power_w is not None else math.nan
+        name = one.candidate.plan.name
+        if len(name) > NAME_WIDTH:
+            lines.append(name)
+            name = ""
         lines.append(
-            f"{one.candidate.plan.name[:40]:41}{record.goodput_request_per_s:>9,.0f}"
+            f"{name:{NAME_WIDTH + 1}}{record.goodput_request_per_s:>9,.0f}"
             f"{record.goodput_request_per_s / power * 1e3:>10.3g}"
             f"{record.energy_j_per_request or math.nan:>9.4g}"
             f"{record.cost_usd_per_mtok_blended or math.nan:>11.3g}"
@@ -172,7 +177,7 @@ def table(found: Plan) -> str:
     lines += ["", f"{'frontier':41}{'tok/s/user':>12}{'tok/s/MW':>13}{'J/tok':>10}"]
     for point in found.frontier:
         lines.append(
-            f"{point.design[:40]:41}{point.tok_per_s_user:>12.1f}{point.tok_per_s_mw:>13,.0f}"
+            f"{point.design[:NAME_WIDTH]:{NAME_WIDTH + 1}}{point.tok_per_s_user:>12.1f}{point.tok_per_s_mw:>13,.0f}"
             f"{point.energy_j_per_tok:>10.3g}"
         )
     if found.upgrade:

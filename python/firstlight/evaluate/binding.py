@@ -1,7 +1,8 @@
 """What limits a design: give each resource a little more, simulate again, see which helped.
 
-More of a resource at the same load leaves fewer requests late. The load at which the unchanged cell
-is late as seldom says how much goodput the resource is worth.
+What a resource is worth is how much more load the cell then carries within its service level. How
+much seldomer requests are late at the same load would not do: a cell is chosen so that its pools are
+balanced, and beyond the load it carries the next resource stops it at once.
 """
 
 from __future__ import annotations
@@ -9,8 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from firstlight.evaluate import capacity
 from firstlight.evaluate.answer import Binding
@@ -21,10 +20,10 @@ if TYPE_CHECKING:
 
     from firstlight.evaluate.capacity import Slo, Traffic
 
-MORE = 1.1
+MORE = 1.05
 """How much more of a resource is tried."""
-LOADS = (0.86, 0.9, 0.94, 0.97, 1.0, 1.04)
-"""Loads of the unchanged cell, over the one it carries, between which is interpolated."""
+LOADS = (0.96, 1.0, 1.015, 1.03, 1.05, 1.08, 1.11)
+"""Loads over the one a cell carries; between the last that holds and the next is interpolated."""
 
 
 def find(
@@ -46,6 +45,7 @@ def find(
         rate_request_per_s: What the cell carries.
         cancelled: Asked a few times a second.
     """
+    allowed = 1.0 - slo.quantile
 
     def late_frac(changed: Cell, level: Slo, load: float) -> float:
         run = capacity.simulate(
@@ -57,15 +57,24 @@ def find(
         )
         return 1.0 - run.attainment_frac
 
-    # More load never means fewer late requests; where chance says so, it is smoothed away.
-    late = np.maximum.accumulate([late_frac(cell, slo, load) for load in LOADS])
-    logs = np.log(LOADS)
-    today = float(np.interp(0.0, logs, late))
-    gains: dict[tuple[str, str], float] = {}
-    for name, pool, changed, level in _more(cell, slo):
-        then = late_frac(changed, level, 1.0)
-        worth = float(np.interp(today, late, logs)) - float(np.interp(then, late, logs))
-        gains[name, pool] = worth / math.log(MORE)
+    def edge(changed: Cell, level: Slo) -> float:
+        """Return the logarithm of the load at which as many are late as may be."""
+        before, late_before = math.nan, math.nan
+        for load in LOADS:
+            late = late_frac(changed, level, load)
+            if late > allowed:
+                if math.isnan(before):
+                    return math.log(load)
+                share = (allowed - late_before) / (late - late_before)
+                return math.log(before) + share * math.log(load / before)
+            before, late_before = load, late
+        return math.log(before)
+
+    today = edge(cell, slo)
+    gains = {
+        (name, pool): (edge(changed, level) - today) / math.log(MORE)
+        for name, pool, changed, level in _more(cell, slo)
+    }
     (resource, pool), marginal = max(gains.items(), key=lambda item: item[1])
     return Binding(
         resource=resource,

@@ -217,7 +217,7 @@ def _spec(plan: DesignPlan) -> Table:
     return Table(
         {
             "name": plan.name,
-            "policy": {"disaggregate": "always" if split else "never"},
+            "policy": {"disaggregate": plan.disaggregate if split else "never"},
             "precision": {"weights": plan.serving.weights},
             "pools": [
                 {"role": "both" if pool.role == "mixed" else pool.role, "server": pool.server.id}
@@ -248,6 +248,12 @@ def _simulate(
     """Return the best candidates, simulated on a sample of the traffic, best first."""
     works = [one for one in screen.screened if one.estimate.feasible]
     first = sorted(works, key=lambda one: -score(one.estimate, objective))[:count]
+    if len(first[0].plan.pools) > 1:
+        # Whether short prompts had better stay on the decode pool only a simulation can tell.
+        own = replace(
+            first[0].plan, name=f"{first[0].plan.name} conditional", disaggregate="conditional"
+        )
+        first.append(replace(first[0], plan=own))
     traffic = screen_traffic(asked, first)
     found: list[tuple[Survivor, Solved]] = []
     for done, one in enumerate(first):

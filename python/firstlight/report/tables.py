@@ -115,12 +115,14 @@ def _asked(comparison: Comparison, letters: Letters) -> str:
         return f"{text} {letters.of(f'scenario.{name}')}"
 
     work = comparison.workload
+    spread = ""
+    if "count_cv_10s" in work:
+        spread = f", count CV {delivered.number(work['count_cv_10s'], digits=2)} in 10 s"
     return (
         f"{comparison.scenario}: model {given('model')}, weights {given('precision.weights')}, "
         f"KV {given('precision.kv')}; traffic {work['trace']}, mean prompt "
         f"{delivered.number(work['mean_input_tok'])} tok ({given('workload.cached_frac')} of it "
-        f"cached), mean answer {delivered.number(work['mean_output_tok'])} tok, count CV "
-        f"{delivered.number(work['count_cv_10s'], digits=2)} in 10 s; "
+        f"cached), mean answer {delivered.number(work['mean_output_tok'])} tok{spread}; "
         f"{given('slo.quantile')} of requests with TTFT ≤ {given('slo.ttft_s')} and TPOT ≤ "
         f"{given('slo.tpot_s')}; {given('facility.power_w')} at the "
         f"{given('facility.boundary')}, PUE {given('facility.pue')}, "

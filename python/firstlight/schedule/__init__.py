@@ -16,9 +16,10 @@ from firstlight.schedule.compiled import below_power, engine, gap_edges_ps
 from firstlight.schedule.fleet import Cache, Disaggregation, Fleet, Pool, Routing, Tier
 from firstlight.schedule.outcome import NEVER, STATES, Limits, Outcome
 from firstlight.schedule.report import power_w, request_table, write_table, write_timeline
-from firstlight.schedule.run import run
+from firstlight.schedule.run import EVENTS_A_CALL, loaded, run
 
 __all__ = [
+    "EVENTS_A_CALL",
     "NEVER",
     "STATES",
     "Arrivals",
@@ -33,6 +34,7 @@ __all__ = [
     "below_power",
     "engine",
     "gap_edges_ps",
+    "loaded",
     "power_w",
     "request_table",
     "run",

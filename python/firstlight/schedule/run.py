@@ -24,6 +24,38 @@ EVENTS_A_CALL = 2_000_000
 """Events between two looks at Ctrl-C: some tenths of a second."""
 
 
+def loaded(fleet: Fleet, arrivals: Arrivals, *, record: bool = False) -> _core.Engine:
+    """Return the engine of a fleet at time 0 with its requests still to come.
+
+    Args:
+        fleet: What serves them.
+        arrivals: The requests.
+        record: Keep a timeline of what every replica did.
+
+    Raises:
+        ScheduleError: The fleet or the requests are malformed.
+    """
+    core = engine(fleet)
+    if record:
+        core.record()
+    try:
+        core.push(
+            arrivals.arrival_ps,
+            arrivals.isl_tok,
+            arrivals.cached_tok,
+            arrivals.osl_tok,
+            _or_none(arrivals.unit_from, np.uint64),
+            _or_none(arrivals.unit_of, np.uint32),
+            _or_none(arrivals.follow_from, np.uint64),
+            _or_none(arrivals.follow_of, np.uint32),
+            _or_none(arrivals.think_ps, np.uint64),
+        )
+        core.keep_in_flight(arrivals.in_flight)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ScheduleError(str(error)) from error
+    return core
+
+
 def run(
     fleet: Fleet,
     arrivals: Arrivals,
@@ -50,24 +82,7 @@ def run(
         ScheduleError: The fleet or the requests are malformed.
         KeyboardInterrupt: The run was cancelled.
     """
-    core = engine(fleet)
-    if record:
-        core.record()
-    try:
-        core.push(
-            arrivals.arrival_ps,
-            arrivals.isl_tok,
-            arrivals.cached_tok,
-            arrivals.osl_tok,
-            _or_none(arrivals.unit_from, np.uint64),
-            _or_none(arrivals.unit_of, np.uint32),
-            _or_none(arrivals.follow_from, np.uint64),
-            _or_none(arrivals.follow_of, np.uint32),
-            _or_none(arrivals.think_ps, np.uint64),
-        )
-        core.keep_in_flight(arrivals.in_flight)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise ScheduleError(str(error)) from error
+    core = loaded(fleet, arrivals, record=record)
     if limits is not None:
         core.watch(
             from_ps=window_ps[0] if window_ps else 0,

@@ -104,7 +104,7 @@ def _row(asked: Question, plan: DesignPlan, one: Estimate, *, traffic: Traffic) 
         )
         for pool in plan.pools
     )
-    cell = Cell(groups=groups, serving=plan.serving)
+    cell = Cell(groups=groups, serving=plan.serving, disaggregate=plan.disaggregate)
     rate = traffic.most_request_per_s
     run = capacity.simulate(cell.fleet, traffic, rate_request_per_s=rate, slo=asked.slo)
     found = measure(run, cell, site=asked.site)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 EngineName = Literal["local", "ray"]
 TRIES = 3
 """How often a chunk is sent out when the process that had it dies."""
+LOOK_S = 1.0
+"""How often a worker looks whether its driver is still there."""
 AHEAD = 2
 """Chunks in flight a core."""
 
@@ -35,6 +39,17 @@ class Engine(Protocol):
 def dead(task: Task, why: str) -> list[Row]:
     """Return the rows of a chunk whose workers all died."""
     return [tasks.failed({"point": index, **dict(values)}, why) for index, values in task.points]
+
+
+def _follow(driver: int) -> None:
+    """End this worker when its driver is gone, however that ended; else it would wait for ever."""
+
+    def watch() -> None:
+        while os.getppid() == driver:
+            time.sleep(LOOK_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 class Serial:
@@ -74,7 +89,9 @@ class Local:
         queue = iter(waiting)
         # A fresh interpreter: forking one with threads and a compiled core is not safe.
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(self.workers, mp_context=context)
+        pool = ProcessPoolExecutor(
+            self.workers, mp_context=context, initializer=_follow, initargs=(os.getpid(),)
+        )
         flying: dict[Future[list[Row]], Task] = {}
         try:
             while True:

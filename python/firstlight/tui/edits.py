@@ -190,6 +190,9 @@ class Edits(View):
         if not 0 <= index < len(verdicts):
             return
         verdict = verdicts[index]
+        if verdict.state == "holds":
+            self.say(f"it holds here already: {verdict.claim}")
+            return
         if not verdict.settings:
             self.say(
                 f"no assumptions are known under which this holds: {verdict.claim}", is_error=True

@@ -151,6 +151,7 @@ class Map(Report):
         xs: Values across.
         ys: Values down, ascending.
         answers: (len(ys), len(xs)) answers, None where impossible or not yet found.
+        known_rows: Rows that are found.
         is_final: Whether no more rows follow.
     """
 
@@ -158,6 +159,7 @@ class Map(Report):
     xs: Floats
     ys: Floats
     answers: tuple[tuple[Answer | None, ...], ...]
+    known_rows: int
     is_final: bool
 
 
@@ -482,6 +484,7 @@ class Engine:
                         xs=np.array(xs),
                         ys=np.array(ys),
                         answers=tuple(rows),
+                        known_rows=y_index + 1,
                         is_final=y_index == len(ys) - 1,
                     )
                 )

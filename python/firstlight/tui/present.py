@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from firstlight.tui.answer import Answer, Citation, Tier, Timeline
+from firstlight.tui.answer import Answer, Citation, DesignAnswer, Tier, Timeline
 from firstlight.tui.axis import Axis, Floats
 from firstlight.tui.engine import (
     NO_CLOSED_FORM,
@@ -50,6 +50,8 @@ class Known:
         curve_key: Field along the chart.
         map_keys: Fields across and up the map.
         answer: Newest answer, or None.
+        detailed: Newest answer with energy by part; the closed form has none.
+        bound: Newest optical design of which is known what binds it.
         pin_answer: Scenario A's answer, or None.
         seconds: How long the answer took [s].
         curve: Newest curve, or None.
@@ -71,6 +73,8 @@ class Known:
     curve_key: str = "context_tok"
     map_keys: tuple[str, str] = ("context_tok", "power_w")
     answer: Answer | None = None
+    detailed: Answer | None = None
+    bound: DesignAnswer | None = None
     pin_answer: Answer | None = None
     seconds: float = 0.0
     curve: Curve | None = None
@@ -156,6 +160,8 @@ def wins_of(curve: Curve, metric: Metric, scope: str) -> str:
         value = None if answer is None else ratio(answer, metric, scope)
         if value:
             logs[x] = math.log(value)
+        elif answer is not None and _only_silicon(answer):
+            logs[x] = _LOST
     if not logs:
         return ""
     xs = sorted(logs)
@@ -169,8 +175,9 @@ def wins_of(curve: Curve, metric: Metric, scope: str) -> str:
     breaks, first = crossings(xs, edge, is_log=is_log)
     name = metric.label
     if not breaks:
+        served = "" if xs[-1] == curve.xs[-1] else f" that is served, to {written(xs[-1], f.unit)}"
         return (
-            f"optics win {name} at every {f.label}"
+            f"optics win {name} at every {f.label}{served}"
             if first
             else f"optics never win {name} along {f.label}"
         )
@@ -181,6 +188,16 @@ def wins_of(curve: Curve, metric: Metric, scope: str) -> str:
         if (i % 2 == 0) == bool(first)
     ]
     return f"optics win {name} for {' and '.join(spans)}"
+
+
+_LOST = -0.05
+"""Logarithm of the ratio where only silicon serves: it is lost there, though by no number."""
+
+
+def _only_silicon(answer: Answer) -> bool:
+    """Return whether some GPU design serves and the optical one does not."""
+    optical, others = answer.designs[-1], answer.designs[:-1]
+    return not optical.is_feasible and any(d.is_feasible for d in others)
 
 
 def _span_words(label: str, unit: str, edges: list[float], index: int) -> str:
@@ -280,24 +297,28 @@ def _number(value: float | None) -> float:
 
 def bars(known: Known) -> StackedBarsData | None:
     """Return energy per request by part."""
-    if known.answer is None:
+    shown = known.answer
+    if shown is None:
         return None
+    is_stale = known.is_stale
+    if known.detailed is not None and not any(d.energy_j_by_part for d in shown.designs):
+        shown, is_stale = known.detailed, True
     rows = tuple(
         Bar(
             label=d.label,
             index=i,
             parts=tuple(max(d.energy_j_by_part.get(key, 0.0), 0.0) for key, _, _ in PARTS),
         )
-        for i, d in enumerate(known.answer.designs)
-        if d.is_feasible
+        for i, d in enumerate(shown.designs)
+        if d.is_feasible and d.energy_j_by_part
     )
-    mark = "" if known.answer.tier is Tier.FULL else " ≈"
+    mark = "" if shown.tier is Tier.FULL and not is_stale else " ≈"
     return StackedBarsData(
         title=f"ENERGY A REQUEST{mark}",
         unit="J",
         key=tuple((label, letter) for _, label, letter in PARTS),
         bars=rows,
-        is_stale=known.is_stale,
+        is_stale=is_stale,
     )
 
 
@@ -306,7 +327,11 @@ def why(known: Known) -> WhyData:
     if known.answer is None:
         return WhyData(design=None)
     warning = known.answer.warnings[0] if known.answer.warnings else ""
-    return WhyData(design=known.answer.designs[-1], warning=warning, is_stale=known.is_stale)
+    design = known.answer.designs[-1]
+    if design.is_feasible and not design.binding and known.bound is not None:
+        # What bound it before the last edit, greyed until it has been simulated again.
+        return WhyData(design=known.bound, warning=warning, is_stale=True)
+    return WhyData(design=design, warning=warning, is_stale=known.is_stale)
 
 
 def tornado(known: Known) -> TornadoData | None:
@@ -455,6 +480,7 @@ def heat_map(known: Known, cursor: tuple[float, float] | None) -> HeatMapData | 
         x_unit=across.unit,
         y_unit=up.unit,
         values=values,
+        known_rows=found.known_rows,
         unit="×",
         is_ratio=True,
         cursor=point,
@@ -505,6 +531,8 @@ def first_request(line: Timeline) -> str:
     return chosen[0].request if chosen else ""
 
 
+CLAIM = 52
+"""Characters of a claim in the list; below it stands whole."""
 _VERDICTS = ("holds", "partly", "fails", "unknown")
 
 
@@ -524,7 +552,7 @@ def claims(known: Known, selected: int, signs: str) -> TableData:
     rows = tuple(
         (
             Cell(f"{signs[_VERDICTS.index(v.state)]} {v.state}", inks[v.state]),
-            Cell(v.claim),
+            Cell(v.claim if len(v.claim) <= CLAIM else v.claim[: CLAIM - 1] + "…"),
             Cell(v.here, Ink.DIM),
         )
         for v in verdicts

@@ -145,7 +145,7 @@ class RealSolver:
         designs = tuple(
             replace(
                 design_of(records[one.name], {}),
-                status=one.status,
+                status=_spread(one.status, records[one.name]),
                 band=one.band,
                 gpu_equivalents_freed=one.gpu_equivalents_freed,
             )
@@ -154,6 +154,43 @@ class RealSolver:
             for one in quick.designs
         )
         return replace(quick, tier=Tier.COARSE, designs=designs)
+
+    def timeline(self, setup: Setup, *, design: str, cancel: Cancel) -> Timeline:
+        """Return a few seconds of one design's cell at its capacity.
+
+        Args:
+            setup: Plain numbers only.
+            design: Name of the design.
+            cancel: Polled while simulating.
+
+        Raises:
+            FirstlightError: The design carries nothing.
+            Cancelled: A newer question arrived.
+        """
+        from firstlight.tui import traced
+
+        return traced.timeline(setup, design=design, cancel=cancel)
+
+    def claims(self, setup: Setup, *, cancel: Cancel) -> tuple[Verdict, ...]:
+        """Return each published claim's verdict.
+
+        Args:
+            setup: Plain numbers only.
+            cancel: Polled between claims.
+
+        Raises:
+            FirstlightError: The scenario is impossible.
+            Cancelled: A newer question arrived.
+        """
+        from firstlight.tui import judged
+
+        return judged.verdicts(setup, cancel=cancel)
+
+
+def _spread(status: Mapping[str, str], d: Design) -> dict[str, str]:
+    """Return the provenance of the closed form for every number of a record: the inputs are one."""
+    weakest = next(iter(status.values()), "")
+    return dict.fromkeys(design_of(d, {}).metrics, weakest)
 
 
 def _full(setup: Setup, cancel: Cancel) -> Answer:

@@ -255,8 +255,17 @@ class View(App[None]):
             take(report)
 
     def _take_answer(self, report: engine.Solved) -> None:
+        answer = report.answer
+        has_parts = any(d.energy_j_by_part for d in answer.designs)
+        optical = answer.designs[-1] if answer.designs else None
         self.known = replace(
-            self.known, answer=report.answer, seconds=report.seconds, is_stale=False, progress=""
+            self.known,
+            answer=answer,
+            detailed=answer if has_parts else self.known.detailed,
+            bound=optical if optical is not None and optical.binding else self.known.bound,
+            seconds=report.seconds,
+            is_stale=False,
+            progress="",
         )
         self.show_answer()
 

@@ -275,6 +275,8 @@ class Controls(Panel, can_focus=True):
 
     def _change(self, f: Field, value: Value, *, is_drag: bool) -> None:
         if value != self.setup[f.key]:
+            # The next key may come before the answer to this message: it moves on from here.
+            self.setup = self.setup.replace(f.key, value)
             self.post_message(self.Changed(f.key, value, is_drag=is_drag))
 
     # -- typing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,6 +45,7 @@ class HeatMapData:
         cursor: (x, y) of the cursor.
         here: (x, y) of the scenario, or None.
         note: Last line.
+        known_rows: How many rows, from the bottom, are calculated; None: all.
     """
 
     title: str
@@ -58,6 +59,7 @@ class HeatMapData:
     cursor: tuple[float, float]
     here: tuple[float, float] | None = None
     note: str = ""
+    known_rows: int | None = None
 
 
 def enlarged(values: Floats, rows: int, columns: int) -> Floats:
@@ -159,6 +161,7 @@ def render(
     _cells(canvas, theme, symbols, frame, data, grid, tall)
     if data.is_ratio:
         _contour(canvas, theme, symbols, frame, data, shade, grid, tall)
+    _pending(canvas, theme, frame, data)
     _ticks(canvas, theme, symbols, frame, data, height)
     for point, glyph in ((data.here, symbols.ghost), (data.cursor, symbols.cursor)):
         if point is not None:
@@ -244,6 +247,21 @@ def _unknown(
     codes = np.where(where, ord(symbols.hatch), 0).astype(np.uint32)
     inks = np.zeros(codes.shape, np.int32)
     canvas.paint(frame.left, frame.top, codes, inks, [theme.style(Ink.FAINT)])
+
+
+def _pending(canvas: Canvas, theme: Theme, frame: Frame, data: HeatMapData) -> None:
+    """Leave blank what is not yet calculated, so that it does not look impossible."""
+    rows = data.values.shape[0]
+    if data.known_rows is None or data.known_rows >= rows:
+        return
+    height = round(frame.height * (1 - (data.known_rows - 0.5) / max(rows - 1, 1)))
+    height = min(max(height, 1), frame.height)
+    canvas.fill(frame.left, frame.top, frame.width, height, theme.style())
+    if height > 1:
+        canvas.center(
+            frame.left + frame.width // 2, frame.top + height // 2, "calculating …",
+            theme.style(Ink.DIM),
+        )  # fmt: skip
 
 
 def _contour(
@@ -376,7 +394,10 @@ class HeatMap(Panel, can_focus=True):
             return
         frame = Frame.of(*self.size, self.data)
         x, y = frame.cell(self.data, self.data.cursor)
-        self.post_message(self.Moved(frame.point(self.data, x + across, y - up)))
+        point = frame.point(self.data, x + across, y - up)
+        # The next key may come before the answer to this message.
+        self.data = replace(self.data, cursor=point)
+        self.post_message(self.Moved(point))
 
     def on_click(self, event: events.Click) -> None:
         """Move the cursor; a second click in place takes the cell."""

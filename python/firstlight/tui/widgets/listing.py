@@ -65,6 +65,8 @@ class Listing(Panel, can_focus=True):
             self.redraw()
             return
         index = min(max(self.data.selected + rows, 0), max(len(self.data.rows) - 1, 0))
+        # The next key may come before the answer to this message.
+        self.data = replace(self.data, selected=index)
         self.post_message(self.Moved(self, index))
 
     def on_click(self, event: events.Click) -> None:
