@@ -278,7 +278,9 @@ def test_engine_equals_the_step_by_step_reference(seed):
 
 def test_the_random_cases_reach_every_corner():
     """The parity test is worth something only if its cases preempt, hand over, block and reject."""
-    seen = dict.fromkeys(("preempted", "handed", "done", "long", "followed", "bounded", *COUNTED), 0)
+    seen = dict.fromkeys(
+        ("preempted", "handed", "done", "long", "followed", "bounded", *COUNTED), 0
+    )
     for seed in range(400):
         simulation = check(seed)
         seen["preempted"] += sum(r.preemptions for r in simulation.requests)

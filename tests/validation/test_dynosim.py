@@ -54,9 +54,7 @@ def run(peer, *, imitate):
         )
         for role, token_ps, budget in (("prefill", 64_300_000, 8192), ("decode", 0, 512))
     )
-    fleet = schedule.Fleet(
-        pools=pools, link_tok_ps=6_553_600, imitate_dynosim=imitate, **BY_DECODE
-    )
+    fleet = schedule.Fleet(pools=pools, link_tok_ps=6_553_600, imitate_dynosim=imitate, **BY_DECODE)
     isl = peer["isl_tok"].astype(np.uint32)
     arrivals = schedule.Arrivals(
         arrival_ps=peer["arrival_us"].astype(np.uint64) * 10**6,
