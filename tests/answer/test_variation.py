@@ -23,6 +23,7 @@ OWN = {
     ".optical+gpu.cell.tp.prefill": "an optical server is one replica",
     ".cell.chunk_tok.decode": "decode steps are bounded by sequences, not by tokens",
     "provenance": "inputs are as constant as they are given",
+    "scenario_document": "inputs, as they were asked",
 }
 """Numbers that are the same in every scenario by definition, and why."""
 
