@@ -2,9 +2,9 @@
 
 Each press waits until the terminal has been sent the very number that the coarse (tier-1) answer
 has for that key, so a repaint of an older answer is not counted. The solver is the tests' double,
-whose coarse answer takes `--solve-ms`.
+whose coarse answer takes `--solve-ms`, or with ``--real`` that of the package.
 
-Run: ``python benches/bench_tui_latency.py [--presses 60] [--solve-ms 4]``
+Run: ``python benches/bench_tui_latency.py [--presses 60] [--solve-ms 4] [--real]``
 """
 
 from __future__ import annotations
@@ -137,8 +137,10 @@ class Never:
         """Nobody listens."""
 
 
-def explorer(presses: int, solve_ms: float, size: tuple[int, int]) -> dict[str, object]:
-    """Return the latencies of the explorer over the double."""
+def explorer(
+    presses: int, solve_ms: float, size: tuple[int, int], *, is_real: bool = False
+) -> dict[str, object]:
+    """Return the latencies of the explorer, over the double or over the package's own solver."""
     from double import DoubleSolver
 
     from firstlight.tui.answer import Tier
@@ -147,21 +149,32 @@ def explorer(presses: int, solve_ms: float, size: tuple[int, int]) -> dict[str, 
     from firstlight.tui.state import DEFAULT
 
     command = [sys.executable, str(DOUBLE), str(solve_ms / 1e3)]
-    terminal = Terminal(command, width=size[0], height=size[1])
     solver = DoubleSolver(coarse_s=0, full_s=0)
+    if is_real:
+        from firstlight.tui.solver import default_solver
+
+        command = [sys.executable, "-m", "firstlight", "explore"]
+        solver = default_solver()
+    terminal = Terminal(command, width=size[0], height=size[1])
     seen = b""
     while "≈".encode() not in seen:
         seen += terminal.read(5)
     start_s = time.perf_counter() - terminal.began
     terminal.drain(1.0)
     field = BY_KEY["context_tok"]
-    setup, first, full, sizes = DEFAULT, [], [], []
+    setup, first, full, sizes, wanted = DEFAULT, [], [], [], ""
     for n in range(presses):
-        key, step = (b"l", 1) if n < presses * 3 // 4 else (b"h", -1)
+        letter, step = (b"l", 1) if n < presses * 3 // 4 else (b"h", -1)
         setup = setup.replace("context_tok", field.nudged(setup["context_tok"], step))
         answer = solver.simulate(setup, fidelity=Tier.COARSE, cancel=Never())
+        before = wanted
         wanted = "≈" + written(answer.designs[2].metrics["energy_j_per_request"], "J")
-        a, b, count = terminal.press(key, wanted.encode())
+        if wanted == before:
+            # Nothing of it is repainted, so there is nothing to wait for.
+            os.write(terminal.master, letter)
+            terminal.drain(0.2)
+            continue
+        a, b, count = terminal.press(letter, wanted.encode())
         first.append(a)
         full.append(b)
         sizes.append(count)
@@ -213,10 +226,13 @@ def main() -> None:
     parser.add_argument("--presses", type=int, default=60)
     parser.add_argument("--solve-ms", type=float, default=4.0)
     parser.add_argument("--drag-s", type=float, default=10.0)
+    parser.add_argument("--real", action="store_true")
     given = parser.parse_args()
     found = {"empty_app": empty(given.presses)}
     for size in ((120, 40), (80, 24), (200, 60)):
-        found[f"explorer_{size[0]}x{size[1]}"] = explorer(given.presses, given.solve_ms, size)
+        found[f"explorer_{size[0]}x{size[1]}"] = explorer(
+            given.presses, given.solve_ms, size, is_real=given.real
+        )
     found["drag"] = drag(given.solve_ms, given.drag_s)
     print(json.dumps(found, indent=1))
 

@@ -143,6 +143,15 @@ def test_coarse_answer_has_the_energy_by_part_and_it_sums_to_the_whole(tiers):
         assert sum(d.energy_j_by_part.values()) == pytest.approx(whole, rel=1e-9)
 
 
+def test_coarse_answer_judges_no_design_impossible_that_the_closed_form_serves(solver):
+    setup = DEFAULT
+    for _ in range(4):
+        setup = setup.replace("context_tok", BY_KEY["context_tok"].nudged(setup["context_tok"], 2))
+        quick = solver.analytic(setup)
+        slow = solver.simulate(setup, fidelity=Tier.COARSE, cancel=Flag())
+        assert [d.is_feasible for d in quick.designs] == [d.is_feasible for d in slow.designs]
+
+
 def test_numbers_depend_on_the_setup_alone(solver):
     setup = DEFAULT.with_values(SMALL)
     first = solver.simulate(setup, fidelity=Tier.COARSE, cancel=Flag())

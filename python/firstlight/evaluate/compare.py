@@ -98,6 +98,7 @@ class _Job:
         sample = self.asked.sample(
             [plan for key, plan in plans.items() if key.gpu is None],
             beside=[plan for key, plan in plans.items() if key.gpu is not None],
+            cancelled=self.crew.cancelled,
         )
         # Heavy pieces first, so that the threads end together.
         order = sorted(plans, key=lambda key: (len(plans[key].pools), key.gpu or ""), reverse=True)
@@ -112,7 +113,7 @@ class _Job:
         if self.rate is not None:
             cells = [one.cells for one in found.values() if isinstance(one, Found)]
             most = max([most, *(self.rate / count for count in cells)])
-        full = self.asked.whole(sample, most=most)
+        full = self.asked.whole(sample, most=most, cancelled=self.crew.cancelled)
         solved = self.crew.map(lambda key: self._solve(plans[key], found[key], full), order)
         mine = {name: solved[Key(name)] for name in pieces.specs}
         records = self._records(solved, sample)

@@ -19,6 +19,8 @@ from firstlight.evaluate.search import Budget, DesignPlan, PoolPlan, bound
 from firstlight.optics import EngineSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from firstlight.scenario import Design, Scenario
 
 STACK = "vllm-2025"
@@ -147,12 +149,19 @@ class Question:
                 return pool.server
         raise ScenarioError(f"design {design.name!r} has no GPU server to decode on")
 
-    def sample(self, plans: list[DesignPlan], *, beside: list[DesignPlan] | None = None) -> Traffic:
+    def sample(
+        self,
+        plans: list[DesignPlan],
+        *,
+        beside: list[DesignPlan] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Traffic:
         """Return a sample of the time, heavy enough to search every plan's largest cell.
 
         Args:
             plans: The designs that will be searched; the model must fit one of them.
             beside: Further designs, which the model need not fit.
+            cancelled: Asked a few times a second.
 
         Raises:
             ModelError: The model fits none of the plans.
@@ -169,14 +178,18 @@ class Question:
             most=min(most, copies * trace.request_per_s),
             warm_up_frac=self.number("warm_up_frac"),
             fold=FOLD,
+            cancelled=cancelled,
         )
 
-    def whole(self, sample: Traffic, *, most: float) -> Traffic:
+    def whole(
+        self, sample: Traffic, *, most: float, cancelled: Callable[[], bool] | None = None
+    ) -> Traffic:
         """Return the whole time of which a sample was taken.
 
         Args:
             sample: The sample.
             most: Highest load that will be asked for [request/s].
+            cancelled: Asked a few times a second.
 
         Raises:
             ScenarioError: More requests would be held than fit.
@@ -191,6 +204,7 @@ class Question:
             copies=self._copies(sample),
             most=min(most, sample.full_request_per_s),
             warm_up_frac=sample.warm_up_frac,
+            cancelled=cancelled,
         )
 
     def correlated(self, sample: Traffic, *, most: float, correlation_s: float) -> Traffic:
@@ -231,6 +245,7 @@ class Question:
         warm_up_frac: float,
         correlation_s: float | None = None,
         fold: workload.Fold | None = None,
+        cancelled: Callable[[], bool] | None = None,
     ) -> Traffic:
         work = self.scenario.workload
         superposed = workload.superpose(
@@ -241,6 +256,7 @@ class Question:
             correlation_s=work.correlation_s if correlation_s is None else correlation_s,
             cached_frac=work.cached_frac,
             fold=fold,
+            cancelled=cancelled,
         )
         traffic = Traffic.of(superposed, warm_up_frac=warm_up_frac)
         if not work.shared_prefix_tok:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from firstlight.schedule.fleet import Fleet
     from firstlight.schedule.outcome import Limits
 
-EVENTS_A_CALL = 2_000_000
-"""Events between two looks at Ctrl-C: some tenths of a second."""
+EVENTS_A_CALL = 100_000
+"""Events between two looks at Ctrl-C: some hundredths of a second."""
 
 
 def loaded(fleet: Fleet, arrivals: Arrivals, *, record: bool = False) -> _core.Engine:

@@ -1,7 +1,7 @@
 """The one thread that calculates: latest question wins, tiers of answers, cancellation.
 
-Order of work for a question: analytic point, coarse simulation, then in small units the curve,
-the tornado and the map; after `quiet_s` without a newer question the full simulation goes first.
+Order of work for a question: analytic point, coarse simulation, timeline and claims where their tab
+is open, then in small units the curve, the tornado and the map; after `quiet_s` without a newer question the full simulation goes first.
 A newer question is looked for before every unit and, through `Cancel`, inside long ones.
 """
 
@@ -340,10 +340,11 @@ class Engine:
             is_overtaken = tier is Tier.ANALYTIC and self._coarse_s < OVERTAKEN_S
             if tier in self.solver.tiers and not is_overtaken:
                 self._point(generation, question.setup, tier, cancel)
-        self._fill_in(generation, asked, question, cancel)
+        # Who opened these tabs waits for them; the whole simulation takes longer than both.
         for work in (self._timeline, self._claims):
             if not self._is_stale(generation):
                 work(generation, question, cancel)
+        self._fill_in(generation, asked, question, cancel)
         if not self._is_stale(generation):
             self.post(Idle(generation=generation))
 

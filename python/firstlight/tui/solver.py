@@ -104,6 +104,10 @@ class RealSolver:
     """The calculation of this package: closed form, one cell's minute, and the whole comparison."""
 
     tiers = frozenset(Tier)
+    KEPT = 16
+
+    def __init__(self) -> None:
+        self._full: dict[Setup, Answer] = {}
 
     def analytic(self, setup: Setup) -> Answer:
         """Return the closed-form answer.
@@ -131,7 +135,14 @@ class RealSolver:
             Cancelled: A newer question arrived.
         """
         try:
-            return self._coarse(setup, cancel) if fidelity is Tier.COARSE else _full(setup, cancel)
+            if fidelity is Tier.COARSE:
+                return self._coarse(setup, cancel)
+            # Another tab or an undo asks again what took seconds.
+            if setup not in self._full:
+                self._full[setup] = _full(setup, cancel)
+                while len(self._full) > self.KEPT:
+                    self._full.pop(next(iter(self._full)))
+            return self._full[setup]
         except KeyboardInterrupt:
             if cancel.is_set:
                 raise Cancelled from None

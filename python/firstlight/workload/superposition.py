@@ -21,6 +21,8 @@ from firstlight.workload.summary import count_cv
 from firstlight.workload.trace import PS_PER_S
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from firstlight.workload.trace import Trace
@@ -160,6 +162,7 @@ def superpose(
     correlation_s: float = math.inf,
     cached_frac: float = 0.0,
     fold: Fold | None = None,
+    cancelled: Callable[[], bool] | None = None,
 ) -> Superposed:
     """Superpose seeded copies of a trace, ready to be thinned to any rate.
 
@@ -173,9 +176,11 @@ def superpose(
         correlation_s: Shifts are uniform from 0 to here; infinity: over the whole trace; 0: none [s].
         cached_frac: Share of each prompt that is already present.
         fold: Keep only a sample of the time; the whole of it when None.
+        cancelled: Asked before every copy.
 
     Raises:
         TraceError: When a value is out of range or the copies do not reach the rate.
+        KeyboardInterrupt: It was cancelled.
     """
     _check(trace, copies=copies, seed=seed, correlation_s=correlation_s)
     full = copies * trace.request_per_s
@@ -194,6 +199,8 @@ def superpose(
     marks: list[NDArray[np.float64]] = []
     places: list[NDArray[np.intp]] = []
     for copy in range(copies):
+        if cancelled is not None and cancelled():
+            raise KeyboardInterrupt
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence((seed, copy))))
         shift_ps = np.uint64(int(rng.random() * window_s * PS_PER_S))
         mark = rng.random(len(trace))
