@@ -21,6 +21,7 @@ from firstlight.tui.palette import Search
 from firstlight.tui.present import Known
 from firstlight.tui.state import DEFAULT, History, Setup
 from firstlight.tui.symbols import BRAILLE, Symbols
+from firstlight.tui.terminal import is_gone
 from firstlight.tui.theme import DARK, THEMES, Ink, Theme
 from firstlight.tui.widgets.bars import BottomBar, BottomData, TopBar, TopData
 from firstlight.tui.widgets.controls import Controls
@@ -182,6 +183,13 @@ class View(App[None]):
         self.engine.start()
         self.show_all()
         self.ask()
+        if not self.is_headless:
+            self.set_interval(1.0, self._leave_a_dead_terminal)
+
+    def _leave_a_dead_terminal(self) -> None:
+        """End when the terminal has gone without a hang-up signal; its input would spin for ever."""
+        if is_gone(sys.__stdin__):
+            self.exit(return_code=1)
 
     def on_unmount(self) -> None:
         """End the engine and keep the setup."""
