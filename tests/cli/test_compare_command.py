@@ -173,7 +173,7 @@ def test_interrupt_ends_cleanly_and_leaves_nothing(tmp_path):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert out == ""
-    assert err.strip() == "interrupted; nothing was written"
+    assert err.strip() == "interrupted; no output was left half-written"
     assert list(tmp_path.iterdir()) == []
 
 

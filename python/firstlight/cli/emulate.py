@@ -172,7 +172,8 @@ def _load(option: str, source: str) -> F32:
         if tensor:
             array = _tensor(path + ".safetensors", tensor)
         else:
-            array = np.load(source, allow_pickle=False)
+            # Mapped, so that a header that lies about its size costs nothing.
+            array = np.load(source, allow_pickle=False, mmap_mode="r")
     except (OSError, ValueError, EOFError, KeyError) as error:
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise ScenarioError(f"{option} {source!r}: cannot be read ({reason})") from None

@@ -66,8 +66,13 @@ def main() -> None:
         # whoever read the output has seen enough; Python would complain once more at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        # of the commands' own files every failure has been named; what is left is the output itself
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        click.echo(f"firstlight: the output cannot be written: {error.strerror or error}", err=True)
+        sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted; nothing was written", err=True)
+        click.echo("interrupted; no output was left half-written", err=True)
         sys.exit(130)
     except InfeasibleError as error:
         click.echo(f"firstlight: {error}", err=True)

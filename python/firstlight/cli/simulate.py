@@ -9,7 +9,7 @@ import click
 
 from firstlight.cli.destination import Destination
 from firstlight.cli.question import SETTINGS_HELP, asked, load
-from firstlight.errors import ScenarioError, nearest
+from firstlight.errors import OutputError, ScenarioError, nearest
 
 if TYPE_CHECKING:
     from firstlight.evaluate.question import Question
@@ -59,6 +59,8 @@ def command(
 
     resolved = question.resolve(asked(scenario, settings=settings, seed=seed))
     found, outcome = _run(resolved, design=design, rate=rate, record=timeline is not None)
+    if table is not None and table == timeline:
+        raise OutputError(f"{table}: --table and --timeline name one file; allowed: two")
     if table is not None:
         schedule.write_table(outcome, path=table)
     if timeline is not None:

@@ -150,7 +150,9 @@ class _Job:
             ratios=ratios,
             break_even=turning,
             provenance=facts,
-            warnings=follow.warnings(records, mine, full=full, optical=pieces.optical),
+            warnings=follow.warnings(
+                records, mine, asked=self.asked, full=full, optical=pieces.optical
+            ),
         )
 
     def _find(self, key: Key, plan: DesignPlan, sample: Traffic) -> Found | str:

@@ -44,8 +44,7 @@ class Solved:
         """Requests a second of the fleet that meet the service level."""
         if self.found is None or self.measured is None:
             return 0.0
-        met = self.measured.rate_request_per_s * self.measured.attainment_frac
-        return met * self.found.cells
+        return self.measured.met * (self.found.cells / self.measured.window_s)
 
 
 def solve(
@@ -257,7 +256,8 @@ def _empty(solved: Solved) -> Design:
     return Design(
         name=solved.plan.name,
         feasible=False,
-        reason=solved.reason or "no request was completed",
+        reason=solved.reason
+        or "no request was completed in one cell: too few arrive there to judge, or all are too long",
         servers={},
         request_per_s=0.0,
         goodput_request_per_s=0.0,

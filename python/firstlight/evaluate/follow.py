@@ -74,7 +74,8 @@ def retrofit(mine: Design, rivals: list[Design]) -> dict[str, float] | None:
     )
     extra = {"extra_goodput_request_per_s": mine.goodput_request_per_s - base.goodput_request_per_s}
     # Without extra tokens there is nothing to spread the spending over.
-    return extra | ({"marginal_usd_per_mtok": spent / tokens * 1e6} if tokens > 0 else {})
+    more = tokens > 0.01 * (base.input_tok_per_s + base.output_tok_per_s)
+    return extra | ({"marginal_usd_per_mtok": spent / tokens * 1e6} if more else {})
 
 
 def accuracy(solved: Solved) -> dict[str, float] | None:
@@ -164,10 +165,22 @@ def workload(asked: Question, full: Traffic) -> dict[str, float | str]:
 
 
 def warnings(
-    records: dict[str, Design], solved: dict[str, Solved], *, full: Traffic, optical: str | None
+    records: dict[str, Design],
+    solved: dict[str, Solved],
+    *,
+    asked: Question,
+    full: Traffic,
+    optical: str | None,
 ) -> tuple[str, ...]:
     """Return what a reader must know beside the numbers, one line each."""
-    lines = [
+    lines = []
+    if asked.clipped_frac > 0:
+        lines.append(
+            f"{asked.clipped_frac:.2%} of requests are longer than the model's context of "
+            f"{asked.shape.max_context_tok:,} tokens and were cut to it; mean prompt simulated "
+            f"{full.mean_input_tok:,.0f} tok, mean answer {full.mean_output_tok:,.0f} tok"
+        )
+    lines += [
         f"{name}: not feasible: {record.reason}"
         for name, record in records.items()
         if not record.feasible

@@ -68,7 +68,8 @@ class Measured:
         holds: Whether that is enough.
         rejected: Requests longer than a replica's KV memory.
         window_s: Length of the window [s].
-        completed: Requests that ended in it.
+        completed: Requests that arrived in it and were answered whole.
+        met: Of these, requests that met the service level.
         parts_j: Energy in the window by part [J].
         energy_j: The same, booked to prefill and decode, at the facility [J].
         linear_j: Prefill of linear layers at the accelerator, above idle [J].
@@ -89,6 +90,7 @@ class Measured:
     rejected: int
     window_s: float
     completed: int
+    met: int
     parts_j: Parts
     energy_j: Booked
     linear_j: float
@@ -140,7 +142,7 @@ def measure(run: Run, cell: Cell, *, site: Site) -> Measured:
     )
     arrivals = outcome.arrivals
     counted = run.counted
-    done = (outcome.last_ps >= start) & (outcome.last_ps < end)
+    done = counted & (outcome.last_ps < schedule.NEVER)
     return Measured(
         rate_request_per_s=run.rate_request_per_s,
         attainment_frac=run.attainment_frac,
@@ -148,6 +150,7 @@ def measure(run: Run, cell: Cell, *, site: Site) -> Measured:
         rejected=int((outcome.state == schedule.STATES.index("rejected")).sum()),
         window_s=window_s,
         completed=int(done.sum()),
+        met=run.met,
         parts_j=Parts(**parts),
         energy_j=energy,
         linear_j=sum(pool.linear_j for pool in pools),

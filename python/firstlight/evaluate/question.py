@@ -226,16 +226,25 @@ class Question:
     def _copies(self, sample: Traffic) -> int:
         return round(sample.full_request_per_s / self.trace.request_per_s)
 
-    @cached_property
+    @property
     def trace(self) -> workload.Trace:
         """The trace with its lengths scaled and clipped to the model's context."""
+        return self._scaled.trace
+
+    @property
+    def clipped_frac(self) -> float:
+        """Share of requests that were cut to the model's context."""
+        return self._scaled.clipped_frac
+
+    @cached_property
+    def _scaled(self) -> workload.ScaledTrace:
         work = self.scenario.workload
         return workload.scale_lengths(
             load_trace(self.scenario),
             context_tok=work.context_tok,
             output_tok=work.output_tok,
             max_context_tok=self.shape.max_context_tok,
-        ).trace
+        )
 
     def _superposed(
         self,

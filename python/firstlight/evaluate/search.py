@@ -427,7 +427,7 @@ def _why_not(pool: PoolPlan, serving: Serving, *, traffic: Traffic, slo: Slo) ->
         tokens = min(int(mean) or 1, table.max_tok)
         steps = max(mean / table.max_tok, 1.0)
         seconds = float(table.linear_ps[tokens]) * steps / PS_PER_S
-        if pool.server.engine is not None:
+        if pool.server.engine is not None and 2.0 * seconds > slo.ttft_s:
             return (
                 f"TTFT {slo.ttft_s:g} s cannot be met by {pool.server.id}: one pass over the "
                 f"weights takes {seconds:.3g} s (reload {pool.server.engine.t_reload_s:.3g} s a tile)"
@@ -437,8 +437,17 @@ def _why_not(pool: PoolPlan, serving: Serving, *, traffic: Traffic, slo: Slo) ->
                 f"TTFT {slo.ttft_s:g} s cannot be met by {pool.server.id}: a prompt of "
                 f"{mean:.0f} uncached tokens takes {seconds:.3g} s"
             )
-    step_s = float(table.linear_ps[1] + table.head_ps[1]) / PS_PER_S
+    run = _nearly_idle(made, serving=serving, traffic=traffic, slo=slo)
     return (
-        f"the service level cannot be met by {pool.server.id} as {pool.role}: one step takes at "
-        f"least {step_s * 1e3:.3g} ms against TPOT {slo.tpot_s * 1e3:g} ms, TTFT {slo.ttft_s:g} s"
+        f"the service level cannot be met by {pool.server.id} as {pool.role}: at a load of "
+        f"{run.rate_request_per_s:.3g} requests/s a server {run.met_ttft / max(run.arrived, 1):.0%} "
+        f"of requests meet TTFT {slo.ttft_s:g} s and {run.met_tpot / max(run.arrived, 1):.0%} TPOT "
+        f"{slo.tpot_s * 1e3:g} ms; {slo.quantile:.0%} must meet both"
     )
+
+
+def _nearly_idle(made: Group, *, serving: Serving, traffic: Traffic, slo: Slo) -> capacity.Run:
+    """Return one server alone under hardly any load."""
+    fleet = Cell(groups=(replace(made, role="mixed", count=1),), serving=serving).fleet
+    rate = min(traffic.most_request_per_s, 50.0 / traffic.span_s)
+    return capacity.simulate(fleet, traffic, rate_request_per_s=rate, slo=slo)

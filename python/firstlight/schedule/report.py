@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from firstlight.errors import ScheduleError
+from firstlight.errors import OutputError, ScheduleError
 from firstlight.schedule.outcome import NEVER, STATES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from firstlight.schedule.fleet import Fleet
@@ -70,17 +73,31 @@ def write_table(outcome: Outcome, *, path: str | Path) -> Path:
             arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
         except ImportError as error:
             raise ScheduleError(f"{path}: Parquet needs pyarrow; .csv needs nothing") from error
-        parquet.write_table(arrow.table(columns), path)
+        with _whole(path) as partial:
+            parquet.write_table(arrow.table(columns), partial)
         return path
     if path.suffix != ".csv":
         raise ScheduleError(
             f"{path}: {path.suffix or 'no suffix'!r} is not allowed; .csv, .parquet"
         )
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with _whole(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
     return path
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """Give a file to write that becomes `path` when complete, and nothing when not."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        yield partial
+        partial.replace(path)
+    except OSError as error:
+        raise OutputError(f"{path}: {error.strerror or error}; nothing was written") from None
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def power_w(outcome: Outcome, *, bin_s: float) -> dict[str, NDArray[np.float64]]:
@@ -147,7 +164,8 @@ def write_timeline(outcome: Outcome, *, fleet: Fleet, path: str | Path) -> Path:
             }
         )
     path = Path(path)
-    path.write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
+    with _whole(path) as partial:
+        partial.write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
     return path
 
 

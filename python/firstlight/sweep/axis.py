@@ -116,9 +116,13 @@ def number(text: str, *, field: str) -> float:
         ScenarioError: It is none.
     """
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
         pass
+    else:
+        if not math.isfinite(value):
+            raise ScenarioError(f"{field}: {text!r} is not allowed; a finite number")
+        return value
     match = re.fullmatch(r"\s*([+-]?[\d._]+(?:[eE][+-]?\d+)?)\s*(.+?)\s*", text)
     if match is not None:
         for unit in ("s", "W", "Hz", "J", "byte", "tok", "$", "$/kWh", "1", "dB"):
