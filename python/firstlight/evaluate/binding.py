@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MORE = 1.05
 """How much more of a resource is tried."""
-LOADS = (0.96, 1.0, 1.015, 1.03, 1.05, 1.08, 1.11)
+LOADS = (1.0, 1.015, 1.03, 1.05, 1.08, 1.11)
 """Loads over the one a cell carries; between the last that holds and the next is interpolated."""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from firstlight.workload import Requests, Superposed
 
 PS_PER_S = 10**12
+Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,9 +210,38 @@ def search(
 ) -> Run | None:
     """Return the run at the highest load that meets the service level; None when none does.
 
-    Bisection on the logarithm of the load, bracketed outward from a guess.
+    As `search_for`, with the whole run.
+    """
+    return search_for(
+        lambda run: run,
+        fleet,
+        traffic,
+        slo=slo,
+        guess_request_per_s=guess_request_per_s,
+        tolerance_frac=tolerance_frac,
+        first_step_frac=first_step_frac,
+        cancelled=cancelled,
+    )
+
+
+def search_for(
+    keep: Callable[[Run], Kept],
+    fleet: schedule.Fleet,
+    traffic: Traffic,
+    *,
+    slo: Slo,
+    guess_request_per_s: float,
+    tolerance_frac: float,
+    first_step_frac: float = 0.25,
+    cancelled: Callable[[], bool] | None = None,
+) -> Kept | None:
+    """Return what is kept of the run at the highest load that meets the service level.
+
+    Bisection on the logarithm of the load, bracketed outward from a guess. A run holds arrays over
+    all its requests; what is kept of it need not.
 
     Args:
+        keep: What to keep of a run that holds.
         fleet: The cell.
         traffic: What arrives.
         slo: The service level.
@@ -223,7 +253,7 @@ def search(
     most = traffic.most_request_per_s
     # Fewer arrivals than this in the window say nothing about a quantile.
     least = min(most, 20.0 / (traffic.span_s * (1.0 - traffic.warm_up_frac)))
-    best: Run | None = None
+    best: Kept | None = None
 
     def holds(rate: float) -> bool:
         nonlocal best
@@ -233,7 +263,7 @@ def search(
         if not run.holds:
             return False
         # Loads that hold are tried in rising order once one has held.
-        best = run
+        best = keep(run)
         return True
 
     start = min(max(guess_request_per_s, least), most)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from firstlight.evaluate.search import Budget, DesignPlan, Found
 
 FULL_TOLERANCE_FRAC = 0.02
+OF_SAMPLE = 0.97
+"""What the whole time carries over what a sample of it does, about: backlogs have longer to build."""
 FULL_STEP_FRAC = 0.02
 """How far the whole time may differ from the sample of it that was searched first."""
 
@@ -73,18 +75,18 @@ def solve(
         return at(
             plan, found, full=full, slo=slo, cell_rate=rate, budget=budget, cancelled=cancelled
         )
-    run = capacity.search(
+    measured = capacity.search_for(
+        lambda run: measure(run, found.cell, site=budget.site),
         found.cell.fleet,
         full,
         slo=slo,
-        guess_request_per_s=found.rate_request_per_s,
+        guess_request_per_s=found.rate_request_per_s * OF_SAMPLE,
         tolerance_frac=FULL_TOLERANCE_FRAC,
         first_step_frac=FULL_STEP_FRAC,
         cancelled=cancelled,
     )
-    if run is None:
+    if measured is None:
         return refused(plan, "a sample of the time meets the service level, the whole of it never")
-    measured = measure(run, found.cell, site=budget.site)
     return Solved(plan=plan, found=found, measured=measured, reason=None)
 
 
