@@ -268,7 +268,8 @@ impl<L: Lane> Worker<L> {
             let totals = self.lane.totals()[row];
             let token = run.first_token + (at.start + row) as u64;
             let vector = at.vector::<L::R>(&totals, self.sent.scales[row], token, is_lit);
-            let first = (row.wrapping_sub(at.halo)) * layer.n + tile.outputs.start;
+            // A halo row has no place in `y`; it is only carried into the next.
+            let first = row.saturating_sub(at.halo) * layer.n + tile.outputs.start;
             let taken = Reading {
                 sums: &self.signal[row * ldo..][..width],
                 light: if is_lit {

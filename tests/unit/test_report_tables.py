@@ -60,7 +60,7 @@ def test_infeasible_designs_say_why_and_show_no_numbers(answer):
 def test_designs_that_miss_a_given_load_say_how_far(small):
     from firstlight import evaluate
 
-    over = evaluate.compare(small, rate_request_per_s=5000.0)
+    over = evaluate.compare(small, rate_request_per_s=300.0)
     text = " ".join(report.tables(over, at_given_load=True).split())
     assert "gpu-colocated misses the service level at this load" in text
     assert "90.0% wanted" in text
