@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 from firstlight.errors import ModelError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,19 +111,16 @@ KV_BITS = {"bf16": 16, "fp16": 16, "fp8": 8}
 """Bits of a cached element."""
 
 
+Format = TypeVar("Format")
+
+
 def precision(name: str) -> Precision:
     """Return the number format called `name`.
 
     Raises:
         ModelError: No such format; the message lists those there are.
     """
-    found = PRECISIONS.get(name)
-    if found is None:
-        raise ModelError(
-            f"unknown weight precision {name!r}{nearest(name, PRECISIONS)}; allowed: "
-            f"{', '.join(PRECISIONS)}"
-        )
-    return found
+    return _known(name, PRECISIONS, what="weight")
 
 
 def kv_bits(name: str) -> int:
@@ -128,9 +129,14 @@ def kv_bits(name: str) -> int:
     Raises:
         ModelError: No such format; the message lists those there are.
     """
-    found = KV_BITS.get(name)
+    return _known(name, KV_BITS, what="KV")
+
+
+def _known(name: str, formats: Mapping[str, Format], *, what: str) -> Format:
+    found = formats.get(name)
     if found is None:
         raise ModelError(
-            f"unknown KV precision {name!r}{nearest(name, KV_BITS)}; allowed: {', '.join(KV_BITS)}"
+            f"unknown {what} precision {name!r}{nearest(name, formats)}; allowed: "
+            f"{', '.join(formats)}"
         )
     return found
