@@ -8,7 +8,6 @@ compiled kernel that gives the values of the ``gguf`` package bit for bit.
 
 from __future__ import annotations
 
-import mmap
 import struct
 from dataclasses import dataclass
 from math import prod
@@ -18,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from firstlight.errors import ModelError
+from firstlight.runners.mapped import map_file, unpack
 
 if TYPE_CHECKING:
+    import mmap
     from collections.abc import Mapping
 
     from firstlight.runners.llama import Llama
@@ -158,13 +159,7 @@ class GgufFile:
         """
         self.path = Path(path)
         where = str(self.path)
-        try:
-            with self.path.open("rb") as file:
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except OSError as error:
-            raise ModelError(f"{where}: {error.strerror or error}") from error
-        except ValueError as error:
-            raise ModelError(f"{where}: the file is empty") from error
+        self._map = map_file(self.path)
         cursor = _Cursor(self._map, where)
         tensors = _check_preamble(cursor)
         self.metadata: Mapping[str, Any] = _read_metadata(cursor, tensors)
@@ -182,8 +177,6 @@ class GgufFile:
         Raises:
             ModelError: There is no such tensor, or a weight is not finite.
         """
-        from firstlight import _core
-
         if name not in self.tensors:
             from firstlight.errors import nearest
 
@@ -191,12 +184,14 @@ class GgufFile:
         tensor = self.tensors[name]
         if out is None:
             out = np.empty(tensor.shape, np.float32)
-        packed = np.frombuffer(self._map, np.uint8, tensor.nbytes, tensor.start)
-        broken = _core.dequantize(packed, tensor.format, out.reshape(-1))
-        if broken:
-            raise ModelError(
-                f"{self.path}: tensor {name!r}: {broken} of {out.size} weights are NaN or infinite"
-            )
+        unpack(
+            self._map,
+            start=tensor.start,
+            nbytes=tensor.nbytes,
+            form=tensor.format,
+            out=out,
+            where=f"{self.path}: tensor {name!r}",
+        )
         return out
 
 

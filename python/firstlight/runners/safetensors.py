@@ -8,7 +8,6 @@ offset checked against the file.
 from __future__ import annotations
 
 import json
-import mmap
 import struct
 from dataclasses import dataclass
 from math import prod
@@ -18,8 +17,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from firstlight.errors import ModelError, nearest
+from firstlight.runners.mapped import map_file, unpack
 
 if TYPE_CHECKING:
+    import mmap
     from collections.abc import Mapping
 
     from firstlight.runners.llama import Llama
@@ -75,8 +76,6 @@ class SafetensorsFile:
         Raises:
             ModelError: There is no such tensor, its format is not read, or a weight is not finite.
         """
-        from firstlight import _core
-
         if name not in self._entries:
             raise ModelError(f"{self.path}: no tensor {name!r}{nearest(name, self._entries)}")
         entry = self._entries[name]
@@ -87,12 +86,14 @@ class SafetensorsFile:
             )
         if out is None:
             out = np.empty(entry.shape, np.float32)
-        packed = np.frombuffer(entry.data, np.uint8, entry.nbytes, entry.start)
-        broken = _core.dequantize(packed, entry.format, out.reshape(-1))
-        if broken:
-            raise ModelError(
-                f"{self.path}: tensor {name!r}: {broken} of {out.size} weights are NaN or infinite"
-            )
+        unpack(
+            entry.data,
+            start=entry.start,
+            nbytes=entry.nbytes,
+            form=entry.format,
+            out=out,
+            where=f"{self.path}: tensor {name!r}",
+        )
         return out
 
 
@@ -154,13 +155,7 @@ def _files(path: Path) -> list[Path]:
 
 def _table(path: Path) -> dict[str, _Entry]:
     """Map one file and check its table."""
-    try:
-        with path.open("rb") as file:
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise ModelError(f"{path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise ModelError(f"{path}: the file is empty") from error
+    data = map_file(path)
     if len(data) < 8:
         raise ModelError(f"{path}: {len(data)} bytes are no safetensors file")
     (header_bytes,) = struct.unpack_from("<Q", data)
