@@ -107,6 +107,7 @@ class Engine:
         isl_tok: NDArray[np.uint32],
         cached_tok: NDArray[np.uint32],
         osl_tok: NDArray[np.uint32],
+        keep: NDArray[np.bool_],
         unit_from: NDArray[np.uint64],
         unit_of: NDArray[np.uint32],
         follow_from: NDArray[np.uint64],
@@ -129,6 +130,8 @@ class Engine:
     @property
     def missed(self) -> int:
         """Requests that missed the watched limits so far."""
+    def tally(self, *, from_ps: int, ttft_ps: int, tpot_ps: int) -> list[int]:
+        """Return how many came from a time on, and how many met both limits, either of them."""
     def record(self) -> None:
         """Record what every replica does from now on."""
     def timeline(self) -> dict[str, NDArray[Any]]:
@@ -141,6 +144,8 @@ class Engine:
         """Return the free KV blocks of every replica."""
     def requests(self) -> dict[str, NDArray[Any]]:
         """Return the columns of all requests."""
+    def take_requests(self) -> dict[str, NDArray[Any]]:
+        """Return the same and forget them all: the fleet is then idle."""
 
 @final
 class OpticalLayer:

@@ -1,5 +1,6 @@
 //! The discrete-event engine as one Python class.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use pyo3::types::PyDict;
 use crate::error::Error;
 use crate::schedule::{
     CacheSpec, Counters, Disaggregation, Engine, FirstToken, FleetSpec, Gaps, LinkSpec,
-    MixedAttention, Policy, PoolSpec, Role, Routing, Segment, StepTable, Stop, TierSpec, Watch,
+    MixedAttention, Policy, PoolSpec, Requests, Role, Routing, Segment, StepTable, Stop, TierSpec,
+    Watch,
 };
 
 /// Step costs of one replica, checked and kept in Rust.
@@ -180,9 +182,11 @@ impl PyEngine {
     }
 
     /// Adds requests in order of arrival.
-    #[expect(clippy::too_many_arguments, reason = "one argument a column")]
     ///
-    /// `unit_from` says where the units of each request begin in `unit_of`; both may be empty.
+    /// `keep` says which of the rows come, `unit_from` where the units of each row begin in
+    /// `unit_of`, `follow_from` the same of the rows it waits for; each may be empty.
+    #[expect(clippy::too_many_arguments, reason = "one argument a column")]
+    #[expect(clippy::needless_pass_by_value, reason = "the borrow of the arrays ends here")]
     fn push(
         &mut self,
         py: Python<'_>,
@@ -190,53 +194,27 @@ impl PyEngine {
         isl_tok: PyReadonlyArray1<'_, u32>,
         cached_tok: PyReadonlyArray1<'_, u32>,
         osl_tok: PyReadonlyArray1<'_, u32>,
+        keep: PyReadonlyArray1<'_, bool>,
         unit_from: PyReadonlyArray1<'_, u64>,
         unit_of: PyReadonlyArray1<'_, u32>,
         follow_from: PyReadonlyArray1<'_, u64>,
         follow_of: PyReadonlyArray1<'_, u32>,
         think_ps: PyReadonlyArray1<'_, u64>,
     ) -> PyResult<()> {
-        let (arrival, isl) = (column(arrival_ps), column(isl_tok));
-        let (cached, osl) = (column(cached_tok), column(osl_tok));
-        let rows = arrival.len();
-        for (name, length) in
-            [("isl_tok", isl.len()), ("cached_tok", cached.len()), ("osl_tok", osl.len())]
-        {
-            if length != rows {
-                return Err(Error::shape(name, length, rows).into());
-            }
-        }
-        let (from, units) = (column(unit_from), column(unit_of));
-        if !from.is_empty() && from.len() != rows + 1 {
-            return Err(Error::shape("unit_from", from.len(), rows + 1).into());
-        }
-        let (follows, parents) = (column(follow_from), column(follow_of));
-        let think = column(think_ps);
-        if !follows.is_empty() && follows.len() != rows + 1 {
-            return Err(Error::shape("follow_from", follows.len(), rows + 1).into());
-        }
-        py.detach(|| {
-            for row in 0..rows {
-                self.0.push(arrival[row], isl[row], cached[row], osl[row])?;
-                if let [begin, end] = from.get(row..row + 2).unwrap_or(&[]) {
-                    let range = index(*begin)..index(*end);
-                    let Some(ids) = units.get(range) else {
-                        let allowed = format!("rising, at most {}", units.len());
-                        return Err(Error::range(format!("unit_from[{row}]"), begin, allowed));
-                    };
-                    self.0.name_units(ids)?;
-                }
-                if let [begin, end] = follows.get(row..row + 2).unwrap_or(&[]) {
-                    let Some(parents) = parents.get(index(*begin)..index(*end)) else {
-                        let allowed = format!("rising, at most {}", parents.len());
-                        return Err(Error::range(format!("follow_from[{row}]"), begin, allowed));
-                    };
-                    self.0.follow(parents, think.get(row).copied().unwrap_or(0))?;
-                }
-            }
-            Ok(())
-        })
-        .map_err(|error: Error| error.into())
+        let columns = Columns {
+            arrival_ps: &view(&arrival_ps),
+            isl_tok: &view(&isl_tok),
+            cached_tok: &view(&cached_tok),
+            osl_tok: &view(&osl_tok),
+            keep: &view(&keep),
+            unit_from: &view(&unit_from),
+            unit_of: &view(&unit_of),
+            follow_from: &view(&follow_from),
+            follow_of: &view(&follow_of),
+            think_ps: &view(&think_ps),
+        };
+        columns.check()?;
+        py.detach(|| columns.push_to(&mut self.0)).map_err(Into::into)
     }
 
     /// Keeps at most `most` requests in flight; 0: any number.
@@ -275,6 +253,13 @@ impl PyEngine {
     #[getter]
     fn missed(&self) -> u64 {
         self.0.missed()
+    }
+
+    /// Of the requests that come from `from_ps` on: how many, how many met both limits, the first,
+    /// the second.
+    #[pyo3(signature = (*, from_ps, ttft_ps, tpot_ps))]
+    fn tally(&self, py: Python<'_>, from_ps: u64, ttft_ps: u64, tpot_ps: u64) -> [u64; 4] {
+        py.detach(|| self.0.requests().tally(from_ps, ttft_ps, tpot_ps))
     }
 
     /// One dictionary of integers a pool.
@@ -317,16 +302,100 @@ impl PyEngine {
     /// Columns of all requests, as NumPy arrays.
     fn requests<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let requests = self.0.requests();
-        let columns = PyDict::new(py);
-        columns.set_item("arrival_ps", PyArray1::from_iter(py, requests.arrivals_ps()))?;
+        let columns = shared_columns(py, requests)?;
         columns.set_item("first_ps", PyArray1::from_slice(py, &requests.first_ps))?;
         columns.set_item("last_ps", PyArray1::from_slice(py, &requests.last_ps))?;
         columns.set_item("started_ps", PyArray1::from_slice(py, &requests.started_ps))?;
-        let state: Vec<u8> = requests.states().map(|state| state as u8).collect();
-        columns.set_item("state", PyArray1::from_vec(py, state))?;
-        columns.set_item("preemptions", PyArray1::from_iter(py, requests.preemptions()))?;
         Ok(columns)
     }
+
+    /// The same, handed over: the engine forgets all requests and is idle.
+    fn take_requests<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let requests = self.0.take_requests();
+        let columns = shared_columns(py, &requests)?;
+        columns.set_item("first_ps", PyArray1::from_vec(py, requests.first_ps))?;
+        columns.set_item("last_ps", PyArray1::from_vec(py, requests.last_ps))?;
+        columns.set_item("started_ps", PyArray1::from_vec(py, requests.started_ps))?;
+        Ok(columns)
+    }
+}
+
+fn shared_columns<'py>(py: Python<'py>, requests: &Requests) -> PyResult<Bound<'py, PyDict>> {
+    let columns = PyDict::new(py);
+    columns.set_item("arrival_ps", PyArray1::from_iter(py, requests.arrivals_ps()))?;
+    let state = requests.states().map(|state| state as u8);
+    columns.set_item("state", PyArray1::from_iter(py, state))?;
+    columns.set_item("preemptions", PyArray1::from_iter(py, requests.preemptions()))?;
+    Ok(columns)
+}
+
+/// The columns of [`PyEngine::push`].
+struct Columns<'a> {
+    arrival_ps: &'a [u64],
+    isl_tok: &'a [u32],
+    cached_tok: &'a [u32],
+    osl_tok: &'a [u32],
+    keep: &'a [bool],
+    unit_from: &'a [u64],
+    unit_of: &'a [u32],
+    follow_from: &'a [u64],
+    follow_of: &'a [u32],
+    think_ps: &'a [u64],
+}
+
+impl Columns<'_> {
+    fn check(&self) -> Result<(), Error> {
+        let rows = self.arrival_ps.len();
+        for (name, length) in [
+            ("isl_tok", self.isl_tok.len()),
+            ("cached_tok", self.cached_tok.len()),
+            ("osl_tok", self.osl_tok.len()),
+        ] {
+            if length != rows {
+                return Err(Error::shape(name, length, rows));
+            }
+        }
+        for (name, length, wanted) in [
+            ("keep", self.keep.len(), rows),
+            ("unit_from", self.unit_from.len(), rows + 1),
+            ("follow_from", self.follow_from.len(), rows + 1),
+        ] {
+            if length != 0 && length != wanted {
+                return Err(Error::shape(name, length, wanted));
+            }
+        }
+        Ok(())
+    }
+
+    fn push_to(&self, engine: &mut Engine) -> Result<(), Error> {
+        let rows = self.arrival_ps.len();
+        let all = self.keep.is_empty();
+        engine.reserve(if all { rows } else { self.keep.iter().filter(|&&kept| kept).count() });
+        for row in (0..rows).filter(|&row| all || self.keep[row]) {
+            let (isl, cached) = (self.isl_tok[row], self.cached_tok[row]);
+            engine.push(self.arrival_ps[row], isl, cached, self.osl_tok[row])?;
+            if let [begin, end] = self.unit_from.get(row..row + 2).unwrap_or(&[]) {
+                let Some(ids) = self.unit_of.get(index(*begin)..index(*end)) else {
+                    let allowed = format!("rising, at most {}", self.unit_of.len());
+                    return Err(Error::range(format!("unit_from[{row}]"), begin, allowed));
+                };
+                engine.name_units(ids)?;
+            }
+            if let [begin, end] = self.follow_from.get(row..row + 2).unwrap_or(&[]) {
+                let Some(parents) = self.follow_of.get(index(*begin)..index(*end)) else {
+                    let allowed = format!("rising, at most {}", self.follow_of.len());
+                    return Err(Error::range(format!("follow_from[{row}]"), begin, allowed));
+                };
+                engine.follow(parents, self.think_ps.get(row).copied().unwrap_or(0))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The values of an array, copied only where they do not lie one after the other.
+fn view<'a, T: numpy::Element + Copy>(array: &'a PyReadonlyArray1<'_, T>) -> Cow<'a, [T]> {
+    array.as_slice().map_or_else(|_| Cow::Owned(array.as_array().to_vec()), Cow::Borrowed)
 }
 
 /// Lower edges of the gap histogram's buckets [ps].

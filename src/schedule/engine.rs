@@ -75,6 +75,10 @@ impl Engine {
     /// As [`FleetSpec::check`].
     pub fn new(fleet: FleetSpec) -> Result<Self, Error> {
         fleet.check()?;
+        Ok(Self::idle(fleet))
+    }
+
+    fn idle(fleet: FleetSpec) -> Self {
         let mut replicas = Vec::new();
         let mut ranges = Vec::new();
         for (pool, spec) in fleet.pools.iter().enumerate() {
@@ -89,7 +93,7 @@ impl Engine {
             first..last
         };
         let (entry, decode) = (span(&[Role::Mixed, Role::Prefill]), span(&[Role::Decode]));
-        Ok(Self {
+        Self {
             now: 0,
             requests: Requests::default(),
             arrived: 0,
@@ -111,7 +115,7 @@ impl Engine {
             told: Vec::new(),
             replicas,
             fleet,
-        })
+        }
     }
 
     /// Stops [`Engine::advance`] early once more than `watch.allowed` requests have missed.
@@ -127,6 +131,11 @@ impl Engine {
     /// What was recorded, in order of ends.
     pub fn timeline(&self) -> &[Segment] {
         self.timeline.as_deref().unwrap_or_default()
+    }
+
+    /// Makes room for `more` requests.
+    pub fn reserve(&mut self, more: usize) {
+        self.requests.reserve(more);
     }
 
     /// Adds a request.
@@ -535,6 +544,20 @@ impl Engine {
     /// All requests.
     pub fn requests(&self) -> &Requests {
         &self.requests
+    }
+
+    /// Hands all requests over, finished or not, and forgets them: the fleet is then idle.
+    pub fn take_requests(&mut self) -> Requests {
+        let mut idle = Self::idle(self.fleet.clone());
+        idle.now = self.now;
+        idle.events = self.events;
+        idle.missed = self.missed;
+        idle.watch = self.watch;
+        idle.sessions.most = self.sessions.most;
+        std::mem::swap(&mut idle.counters, &mut self.counters);
+        std::mem::swap(&mut idle.gaps, &mut self.gaps);
+        std::mem::swap(&mut idle.timeline, &mut self.timeline);
+        std::mem::replace(self, idle).requests
     }
 
     /// Free KV blocks of every replica.

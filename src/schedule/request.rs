@@ -117,6 +117,34 @@ impl Requests {
         self.live.is_empty()
     }
 
+    /// Makes room for `more`.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        self.live.reserve_exact(more);
+        self.first_ps.reserve_exact(more);
+        self.last_ps.reserve_exact(more);
+        self.started_ps.reserve_exact(more);
+    }
+
+    /// Of those that come from `from_ps` on: how many, how many met both limits, the first, the
+    /// second. The limits are the time to first token and the mean time per token after it; what
+    /// never came met nothing.
+    pub fn tally(&self, from_ps: Ps, ttft_ps: Ps, tpot_ps: Ps) -> [u64; 4] {
+        let mut counts = [0; 4];
+        for ((live, &first), &last) in self.live.iter().zip(&self.first_ps).zip(&self.last_ps) {
+            if live.arrival_ps < from_ps {
+                continue;
+            }
+            let gaps = u64::from(live.osl_tok) - 1;
+            let in_time = first != NEVER && first - live.arrival_ps <= ttft_ps;
+            let fluent = last != NEVER && last - first <= tpot_ps.saturating_mul(gaps);
+            counts[0] += 1;
+            counts[1] += u64::from(in_time && fluent);
+            counts[2] += u64::from(in_time);
+            counts[3] += u64::from(fluent);
+        }
+        counts
+    }
+
     /// Where each is.
     pub fn states(&self) -> impl ExactSizeIterator<Item = State> {
         self.live.iter().map(|live| live.state)

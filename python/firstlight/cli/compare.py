@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import shutil
@@ -41,10 +40,6 @@ Exit status: 0 answered; 1 no design can meet the service level (says which limi
 """
 
 
-_M_MMAP_THRESHOLD = -3
-_LARGE_BYTES = 2 * 1024 * 1024
-
-
 @click.command("compare", help=_HELP)
 @click.argument("scenario", required=False)
 @click.option("--json", "form", flag_value="json", help="Print one JSON document, SI units.")
@@ -77,7 +72,6 @@ def command(
     from firstlight import evaluate, report
     from firstlight.report.layout import plain
 
-    _give_large_arrays_back()
     question = asked(scenario, settings=settings, seed=seed)
     with Destination(output) as destination:
         with progress.shown("comparing") as tell:
@@ -97,18 +91,6 @@ def command(
     if not any(report.meets(one, quantile=question.slo.quantile) for one in answer.designs):
         click.echo("firstlight: no design meets the service level", err=True)
         context.exit(1)
-
-
-def _give_large_arrays_back() -> None:
-    """Have freed arrays leave the process at once, where the C library is glibc.
-
-    Left alone it learns to keep blocks of up to 32 MB, and two threads that simulate an hour each
-    leave it holding a third more than is in use.
-    """
-    try:
-        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
-    except (OSError, AttributeError):
-        return
 
 
 def _written(

@@ -8,7 +8,7 @@ balanced, and beyond the load it carries the next resource stops it at once.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from firstlight.evaluate import capacity
@@ -26,54 +26,77 @@ LOADS = (1.0, 1.015, 1.03, 1.05, 1.08, 1.11)
 """Loads over the one a cell carries; between the last that holds and the next is interpolated."""
 
 
-def find(
-    cell: Cell,
-    *,
-    traffic: Traffic,
-    slo: Slo,
-    rate_request_per_s: float,
-    cancelled: Callable[[], bool] | None = None,
-) -> Binding:
-    """Return the resource whose increase raises a cell's capacity most.
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """A cell with a little more of one resource.
+
+    Attributes:
+        resource: Which; empty for the cell as it is.
+        pool: Whose.
+        cell: The cell.
+        slo: The service level it is judged by.
+    """
+
+    resource: str
+    pool: str
+    cell: Cell
+    slo: Slo
+
+
+def variants(cell: Cell, slo: Slo) -> list[Variant]:
+    """Return a cell as it is, then with more of each resource.
 
     Power itself is left out: at a fixed cell, goodput is proportional to it by construction.
+    """
+    return [Variant(resource="", pool="", cell=cell, slo=slo), *_more(cell, slo)]
+
+
+def edge(
+    variant: Variant,
+    *,
+    traffic: Traffic,
+    rate_request_per_s: float,
+    cancelled: Callable[[], bool] | None = None,
+) -> float:
+    """Return how much load a variant carries, as the logarithm of a multiple of a load.
 
     Args:
-        cell: The cell.
+        variant: The cell.
         traffic: A sample of the traffic.
-        slo: The service level.
-        rate_request_per_s: What the cell carries.
+        rate_request_per_s: What the cell as it is carries, about.
         cancelled: Asked a few times a second.
     """
-    allowed = 1.0 - slo.quantile
-
-    def late_frac(changed: Cell, level: Slo, load: float) -> float:
+    allowed = 1.0 - variant.slo.quantile
+    before, late_before = math.nan, math.nan
+    for load in LOADS:
         run = capacity.simulate(
-            changed.fleet,
+            variant.cell.fleet,
             traffic,
             rate_request_per_s=min(load * rate_request_per_s, traffic.most_request_per_s),
-            slo=level,
+            slo=variant.slo,
             cancelled=cancelled,
         )
-        return 1.0 - run.attainment_frac
+        late = 1.0 - run.attainment_frac
+        if late > allowed:
+            if math.isnan(before):
+                return math.log(load)
+            share = (allowed - late_before) / (late - late_before)
+            return math.log(before) + share * math.log(load / before)
+        before, late_before = load, late
+    return math.log(before)
 
-    def edge(changed: Cell, level: Slo) -> float:
-        """Return the logarithm of the load at which as many are late as may be."""
-        before, late_before = math.nan, math.nan
-        for load in LOADS:
-            late = late_frac(changed, level, load)
-            if late > allowed:
-                if math.isnan(before):
-                    return math.log(load)
-                share = (allowed - late_before) / (late - late_before)
-                return math.log(before) + share * math.log(load / before)
-            before, late_before = load, late
-        return math.log(before)
 
-    today = edge(cell, slo)
+def conclude(tried: list[Variant], edges: list[float]) -> Binding:
+    """Return the resource whose increase raises a cell's capacity most.
+
+    Args:
+        tried: What `variants` gives.
+        edges: The edge of each.
+    """
+    today = edges[0]
     gains = {
-        (name, pool): (edge(changed, level) - today) / math.log(MORE)
-        for name, pool, changed, level in _more(cell, slo)
+        (variant.resource, variant.pool): (at - today) / math.log(MORE)
+        for variant, at in zip(tried[1:], edges[1:], strict=True)
     }
     (resource, pool), marginal = max(gains.items(), key=lambda item: item[1])
     return Binding(
@@ -84,14 +107,17 @@ def find(
     )
 
 
-def _more(cell: Cell, slo: Slo) -> Iterator[tuple[str, str, Cell, Slo]]:
-    """Yield (resource, pool, cell with more of it, service level)."""
+def _more(cell: Cell, slo: Slo) -> Iterator[Variant]:
     for index, group in enumerate(cell.groups):
         for name, changed in _more_of(group):
             groups = (*cell.groups[:index], changed, *cell.groups[index + 1 :])
-            yield name, group.role, replace(cell, groups=groups), slo
-    yield "TTFT limit", "all", cell, replace(slo, ttft_s=slo.ttft_s * MORE)
-    yield "TPOT limit", "all", cell, replace(slo, tpot_s=slo.tpot_s * MORE)
+            more = replace(cell, groups=groups)
+            yield Variant(resource=name, pool=group.role, cell=more, slo=slo)
+    for name, looser in (
+        ("TTFT limit", replace(slo, ttft_s=slo.ttft_s * MORE)),
+        ("TPOT limit", replace(slo, tpot_s=slo.tpot_s * MORE)),
+    ):
+        yield Variant(resource=name, pool="all", cell=cell, slo=looser)
 
 
 def _more_of(group: Group) -> Iterator[tuple[str, Group]]:

@@ -6,8 +6,10 @@ Loads are nested (every request has one fixed mark), so the search compares like
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain, count
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -50,7 +52,6 @@ class Run:
         met: Of these, requests that met both limits.
         met_ttft: Requests that met the first.
         met_tpot: Requests that met the second.
-        counted: Which requests arrived inside the window, (requests,) bool.
         slo: The service level they are judged by.
     """
 
@@ -60,8 +61,12 @@ class Run:
     met: int
     met_ttft: int
     met_tpot: int
-    counted: np.ndarray
     slo: Slo
+
+    @property
+    def counted(self) -> NDArray[np.bool_]:
+        """Which requests arrived inside the window, (requests,)."""
+        return self.outcome.arrivals.arrival_ps >= self.outcome.window_ps[0]
 
     @property
     def holds(self) -> bool:
@@ -74,7 +79,7 @@ class Run:
         return self.met / self.arrived if self.arrived else 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Traffic:
     """The requests one cell may be offered, each with its fixed mark.
 
@@ -125,18 +130,28 @@ class Traffic:
         """Mean tokens to generate [tok]."""
         return float(self.requests.osl_tok.mean())
 
+    @cached_property
+    def _offered(self) -> schedule.Arrivals:
+        every = self.requests
+        osl = np.ones_like(every.osl_tok) if self.phase == "prefill" else every.osl_tok
+        cached = every.isl_tok - 1 if self.phase == "decode" else every.cached_tok
+        return schedule.Arrivals(
+            arrival_ps=every.arrival_ps, isl_tok=every.isl_tok, cached_tok=cached, osl_tok=osl
+        )
+
+    @cached_property
+    def longest_tok(self) -> int:
+        """Longest answer [tok]."""
+        return int(self._offered.osl_tok.max(initial=1))
+
+    def arrive_from(self, start_ps: int, rate_request_per_s: float) -> int:
+        """Return how many requests of a load arrive from a time on."""
+        first = int(np.searchsorted(self.requests.arrival_ps, start_ps))
+        return int((self.mark[first:] < rate_request_per_s / self.full_request_per_s).sum())
+
     def at(self, rate_request_per_s: float) -> schedule.Arrivals:
         """Return the requests of a load."""
-        every = self.requests
-        keep = np.flatnonzero(self.mark < rate_request_per_s / self.full_request_per_s)
-        isl, osl, cached = every.isl_tok[keep], every.osl_tok[keep], every.cached_tok[keep]
-        if self.phase == "prefill":
-            osl = np.ones_like(osl)
-        elif self.phase == "decode":
-            cached = isl - 1
-        return schedule.Arrivals(
-            arrival_ps=every.arrival_ps[keep], isl_tok=isl, cached_tok=cached, osl_tok=osl
-        )
+        return replace(self._offered, keep=self.mark < rate_request_per_s / self.full_request_per_s)
 
 
 def simulate(
@@ -163,39 +178,47 @@ def simulate(
     arrivals = traffic.at(rate_request_per_s)
     start = round(traffic.span_s * traffic.warm_up_frac * PS_PER_S)
     end = round(traffic.span_s * PS_PER_S)
-    counted = arrivals.arrival_ps >= start
-    arrived = int(counted.sum())
-    ttft_ps, tpot_ps = round(slo.ttft_s * PS_PER_S), round(slo.tpot_s * PS_PER_S)
-    longest = int(arrivals.osl_tok.max(initial=1))
+    limits = {"ttft_ps": round(slo.ttft_s * PS_PER_S), "tpot_ps": round(slo.tpot_s * PS_PER_S)}
+    arrived = traffic.arrive_from(start, rate_request_per_s)
     outcome = schedule.run(
         fleet,
         arrivals,
         window_ps=(start, end),
         # By then a request that is unfinished has missed.
-        drain_ps=end + ttft_ps + tpot_ps * longest,
+        drain_ps=end + limits["ttft_ps"] + limits["tpot_ps"] * traffic.longest_tok,
         limits=schedule.Limits(
-            ttft_ps=ttft_ps,
-            tpot_ps=tpot_ps,
+            **limits,
             misses=int(arrived * (1.0 - slo.quantile) + 1e-9) if stop_early else arrived,
         ),
         cancelled=cancelled,
     )
-    # A request that never got a token has a time beyond every limit.
-    first_ok = outcome.first_ps - arrivals.arrival_ps <= ttft_ps
-    gaps = arrivals.osl_tok.astype(np.uint64) - 1
-    done = outcome.last_ps < schedule.NEVER
-    rest_ok = done & (outcome.last_ps - outcome.first_ps <= gaps * np.uint64(tpot_ps))
-    first_ok, rest_ok = first_ok & counted, rest_ok & counted
+    # A request that never got a token is beyond every limit.
+    arrived, met, met_ttft, met_tpot = outcome.core.tally(from_ps=start, **limits)
     return Run(
         rate_request_per_s=rate_request_per_s,
         outcome=outcome,
         arrived=arrived,
-        met=int((first_ok & rest_ok).sum()),
-        met_ttft=int(first_ok.sum()),
-        met_tpot=int(rest_ok.sum()),
-        counted=counted,
+        met=met,
+        met_ttft=met_ttft,
+        met_tpot=met_tpot,
         slo=slo,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held(Generic[Kept]):
+    """The highest load that met the service level.
+
+    Attributes:
+        rate_request_per_s: That load [request/s].
+        kept: What was kept of its run.
+        slope: At least how much larger a share of requests is late for a load e times as high,
+            judged from there to the lowest load that did not hold; None when none failed.
+    """
+
+    rate_request_per_s: float
+    kept: Kept
+    slope: float | None
 
 
 def search(
@@ -206,20 +229,32 @@ def search(
     guess_request_per_s: float,
     tolerance_frac: float,
     first_step_frac: float = 0.25,
+    beyond_request_per_s: float | None = None,
     cancelled: Callable[[], bool] | None = None,
-) -> Run | None:
-    """Return the run at the highest load that meets the service level; None when none does.
+) -> Held[None] | None:
+    """Return the highest load that meets the service level; None when none does.
 
-    As `search_for`, with the whole run.
+    As `search_for`, with nothing kept of the runs.
+
+    Args:
+        fleet: The cell.
+        traffic: What arrives.
+        slo: The service level.
+        guess_request_per_s: Where to start.
+        tolerance_frac: Width of the last bracket over the load.
+        first_step_frac: How far from the guess the bracket is tried first.
+        beyond_request_per_s: Give None at once when not even this load meets it.
+        cancelled: Asked a few times a second.
     """
     return search_for(
-        lambda run: run,
+        lambda _: None,
         fleet,
         traffic,
         slo=slo,
         guess_request_per_s=guess_request_per_s,
         tolerance_frac=tolerance_frac,
         first_step_frac=first_step_frac,
+        beyond_request_per_s=beyond_request_per_s,
         cancelled=cancelled,
     )
 
@@ -233,9 +268,11 @@ def search_for(
     guess_request_per_s: float,
     tolerance_frac: float,
     first_step_frac: float = 0.25,
+    beyond_request_per_s: float | None = None,
+    slope: float | None = None,
     cancelled: Callable[[], bool] | None = None,
-) -> Kept | None:
-    """Return what is kept of the run at the highest load that meets the service level.
+) -> Held[Kept] | None:
+    """Return the highest load that meets the service level, and what is kept of its run.
 
     Bisection on the logarithm of the load, bracketed outward from a guess. A run holds arrays over
     all its requests; what is kept of it need not.
@@ -248,51 +285,89 @@ def search_for(
         guess_request_per_s: Where to start.
         tolerance_frac: Width of the last bracket over the load.
         first_step_frac: How far from the guess the bracket is tried first.
+        beyond_request_per_s: Give None at once when not even this load meets it.
+        slope: How late requests get with more load (`Held.slope`), where that is known: a load that
+            holds with no more to spare than a step of the tolerance takes is then the last.
         cancelled: Asked a few times a second.
     """
     most = traffic.most_request_per_s
     # Fewer arrivals than this in the window say nothing about a quantile.
     least = min(most, 20.0 / (traffic.span_s * (1.0 - traffic.warm_up_frac)))
-    best: Kept | None = None
-
-    def holds(rate: float) -> bool:
-        nonlocal best
-        run = simulate(
+    climb = _Climb(
+        lambda rate: simulate(
             fleet, traffic, rate_request_per_s=rate, slo=slo, stop_early=True, cancelled=cancelled
-        )
-        if not run.holds:
-            return False
-        # Loads that hold are tried in rising order once one has held.
-        best = keep(run)
-        return True
-
-    start = min(max(guess_request_per_s, least), most)
-    low, high = _bracket(holds, guess=start, step=1.0 + first_step_frac, least=least, most=most)
-    while low > 0.0 and high / low > 1.0 + tolerance_frac:
-        middle = math.sqrt(low * high)
-        if holds(middle):
-            low = middle
+        ),
+        keep,
+        enough=slope * tolerance_frac if slope else -1.0,
+    )
+    if beyond_request_per_s is not None:
+        if beyond_request_per_s <= most:
+            climb.attempt(beyond_request_per_s)
+        if climb.low == 0.0:
+            return None
+    guess = min(max(guess_request_per_s, least), most)
+    if guess > climb.low:
+        climb.attempt(guess)
+    step = 1.0 + first_step_frac
+    # The second step is as short as the first: a good guess is seldom off by much more.
+    steps = chain((step,), (step**2**n for n in count()))
+    while not climb.is_done and climb.low < most and climb.high > least:
+        low, high = climb.low, climb.high
+        if low == 0.0:
+            climb.attempt(max(high / next(steps), least))
+        elif high == math.inf:
+            climb.attempt(min(low * next(steps), most))
+        elif high / low > 1.0 + tolerance_frac:
+            climb.attempt(math.sqrt(low * high))
         else:
-            high = middle
-    return best
+            break
+    return climb.held()
 
 
-def _bracket(
-    holds: Callable[[float], bool], *, guess: float, step: float, least: float, most: float
-) -> tuple[float, float]:
-    """Return a load that holds (0 when none does) and one that does not (or the most there is)."""
-    if holds(guess):
-        low = guess
-        while low < most:
-            high = min(low * step, most)
-            if not holds(high):
-                return low, high
-            low, step = high, step * step
-        return most, most
-    high = guess
-    while high > least:
-        low = max(high / step, least)
-        if holds(low):
-            return low, high
-        high, step = low, step * step
-    return 0.0, high
+class _Climb(Generic[Kept]):
+    """A capacity between the highest load that held and the lowest that did not.
+
+    Args:
+        run: Simulates a load.
+        keep: What to keep of a run that holds.
+        enough: Share of requests over the quantile that met the level which is too few to go on.
+
+    Attributes:
+        low: The highest load that held, 0 when none did [request/s].
+        high: The lowest that did not, infinite when all did [request/s].
+    """
+
+    def __init__(
+        self, run: Callable[[float], Run], keep: Callable[[Run], Kept], *, enough: float
+    ) -> None:
+        self.low, self.high = 0.0, math.inf
+        self._run = run
+        self._keep = keep
+        self._enough = enough
+        self._kept: Kept | None = None
+        self._to_spare = math.inf
+
+    def attempt(self, rate: float) -> None:
+        """Try a load; loads that hold are tried in rising order once one has held."""
+        run = self._run(rate)
+        if run.holds:
+            self.low, self._kept = rate, self._keep(run)
+            self._to_spare = run.attainment_frac - run.slo.quantile
+        else:
+            self.high = rate
+
+    @property
+    def is_done(self) -> bool:
+        """Whether a load has held with hardly any request to spare."""
+        return self._to_spare <= self._enough
+
+    def held(self) -> Held[Kept] | None:
+        """Return the highest load that held."""
+        if self.low == 0.0:
+            return None
+        apart = math.log(self.high / self.low) if self.high < math.inf else math.inf
+        return Held(
+            rate_request_per_s=self.low,
+            kept=cast("Kept", self._kept),
+            slope=max(self._to_spare, 0.0) / apart if apart < math.inf else None,
+        )

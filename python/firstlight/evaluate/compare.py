@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from firstlight import _core
 from firstlight.errors import InfeasibleError, ModelError, ScenarioError, ScheduleError
-from firstlight.evaluate import binding, capacity, design, follow, question, search
+from firstlight.evaluate import design, follow, question, screen, search
 from firstlight.evaluate.answer import (
-    Binding,
     BreakEven,
-    Bursts,
     Comparison,
     Design,
     EqualLoad,
@@ -24,13 +23,16 @@ from firstlight.evaluate.pieces import SILICON, Key, Pieces
 from firstlight.evaluate.provenance import provenance, status
 from firstlight.evaluate.search import Found
 from firstlight.evaluate.sentence import answer
+from firstlight.evaluate.tried import Tried
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from firstlight.evaluate.capacity import Traffic
+    from firstlight.evaluate.cell import Serving
     from firstlight.evaluate.design import Solved
     from firstlight.evaluate.question import Question
+    from firstlight.evaluate.screen import PoolPlan, Screened
     from firstlight.evaluate.search import DesignPlan
     from firstlight.scenario import Scenario
 
@@ -63,13 +65,11 @@ def compare(
         FirstlightError: The scenario is impossible; the message says what is allowed.
         KeyboardInterrupt: It was cancelled.
     """
-    return _Job(
-        asked=question.resolve(scenario),
-        rate=rate_request_per_s,
-        whole_fleet=whole_fleet,
-        ratios=ratios,
-        crew=Crew(progress=progress, cancelled=cancelled),
-    ).run()
+    asked = question.resolve(scenario)
+    with Crew(progress=progress, cancelled=cancelled) as crew:
+        return _Job(
+            asked=asked, rate=rate_request_per_s, whole_fleet=whole_fleet, ratios=ratios, crew=crew
+        ).run()
 
 
 class _Job:
@@ -94,29 +94,41 @@ class _Job:
     def run(self) -> Comparison:
         pieces, budget = self.pieces, self.asked.budget
         plans = pieces.plans()
-        self.crew.total = 2 * len(plans) + len(pieces.specs)
+        pools = list(_distinct(plans))
+        self.crew.total = len(pools) + 2 * len(plans)
         sample = self.asked.sample(
             [plan for key, plan in plans.items() if key.gpu is None],
             beside=[plan for key, plan in plans.items() if key.gpu is not None],
             cancelled=self.crew.cancelled,
         )
+        alone = self.crew.map(lambda i: self._screen(*pools[i], sample), range(len(pools)))
         # Heavy pieces first, so that the threads end together.
         order = sorted(plans, key=lambda key: (len(plans[key].pools), key.gpu or ""), reverse=True)
-        found = self.crew.map(lambda key: self._find(key, plans[key], sample), order)
+        found = self.crew.map(
+            lambda key: self._find(
+                key, plans[key], [alone[pools.index(pair)] for pair in _pairs(plans[key])], sample
+            ),
+            order,
+        )
         if self.whole_fleet:
             found = {
                 key: design.together(one) if isinstance(one, Found) else one
                 for key, one in found.items()
             }
-        rates = [one.rate_request_per_s for one in found.values() if isinstance(one, Found)]
-        most = MORE_THAN_SAMPLE * max(rates, default=1.0)
-        if self.rate is not None:
-            cells = [one.cells for one in found.values() if isinstance(one, Found)]
-            most = max([most, *(self.rate / count for count in cells)])
-        full = self.asked.whole(sample, most=most, cancelled=self.crew.cancelled)
+        founds = {key: one for key, one in found.items() if isinstance(one, Found)}
+        own = {name: founds[Key(name)] for name in pieces.specs if Key(name) in founds}
+        tried = Tried(
+            self.asked,
+            founds=own,
+            sample=sample,
+            crew=self.crew,
+            binding=self.rate is None,
+            bursts=self.rate is None and self.is_whole and not self.whole_fleet,
+        )
+        full = tried.prepare(lambda: self._whole(founds.values(), sample))
         solved = self.crew.map(lambda key: self._solve(plans[key], found[key], full), order)
         mine = {name: solved[Key(name)] for name in pieces.specs}
-        records = self._records(solved, sample)
+        records = self._records(solved, tried)
         ratios = tuple(
             follow.ratio(solved, pieces, silicon, budget=budget)
             for silicon in (SILICON if self.is_whole else ())
@@ -155,15 +167,46 @@ class _Job:
             ),
         )
 
-    def _find(self, key: Key, plan: DesignPlan, sample: Traffic) -> Found | str:
+    def _screen(
+        self, pool: PoolPlan, serving: Serving, sample: Traffic
+    ) -> Screened | InfeasibleError | ModelError | ScheduleError:
+        """Return what a pool does alone, or why it does nothing."""
+        result: Screened | InfeasibleError | ModelError | ScheduleError
+        try:
+            result = screen.screen(
+                pool, serving, traffic=sample, slo=self.asked.slo, cancelled=self.crew.cancelled
+            )
+        except (InfeasibleError, ModelError, ScheduleError) as error:
+            result = error
+        self.crew.tick(f"screened {pool.server.id} as {pool.role}")
+        return result
+
+    def _whole(self, founds: Iterable[Found], sample: Traffic) -> Traffic:
+        """Return the whole time, heavy enough for every design found."""
+        founds = list(founds)
+        most = MORE_THAN_SAMPLE * max((one.rate_request_per_s for one in founds), default=1.0)
+        if self.rate is not None:
+            most = max([most, *(self.rate / one.cells for one in founds)])
+        return self.asked.whole(sample, most=most, cancelled=self.crew.cancelled)
+
+    def _find(
+        self,
+        key: Key,
+        plan: DesignPlan,
+        alone: list[Screened | InfeasibleError | ModelError | ScheduleError],
+        sample: Traffic,
+    ) -> Found | str:
         """Return the best cell of a design, or why there is none."""
         result: Found | str
         try:
+            # Too small a budget is told before what a pool cannot do.
+            self.asked.budget.check(plan)
             result = search.best_cell(
                 plan,
                 traffic=sample,
                 slo=self.asked.slo,
                 budget=self.asked.budget,
+                screened=[_able(one) for one in alone],
                 cancelled=self.crew.cancelled,
             )
         except (InfeasibleError, ModelError, ScheduleError) as error:
@@ -192,12 +235,11 @@ class _Job:
         self.crew.tick(f"simulated {plan.name}")
         return solved
 
-    def _records(self, solved: dict[Key, Solved], sample: Traffic) -> dict[str, Design]:
+    def _records(self, solved: dict[Key, Solved], tried: Tried) -> dict[str, Design]:
         """Return the designs' records with all that depends on other designs filled in."""
         pieces, budget = self.pieces, self.asked.budget
         plain = {name: design.record(solved[Key(name)], budget=budget) for name in pieces.specs}
-        bindings = self.crew.map(lambda name: self._binding(solved[Key(name)], sample), plain)
-        bursts = self._bursts(solved, sample)
+        bursts = tried.bursts({name: solved[Key(name)].goodput for name in pieces.specs})
         colocated, split = (
             plain[name] if name is not None else None for name in (pieces.colocated, pieces.split)
         )
@@ -208,7 +250,7 @@ class _Job:
             finished[name] = msgspec.structs.replace(
                 record,
                 scopes=follow.gains(record, colocated=colocated, split=split),
-                binding=bindings[name],
+                binding=tried.binding(name),
                 bursts=bursts.get(name),
                 gpu_equivalents_freed=follow.freed_gpus(
                     solved[Key(name)], solved[Key(pieces.split)] if pieces.split else None
@@ -218,56 +260,6 @@ class _Job:
                 retrofit=follow.retrofit(record, rivals) if is_light and budget.limits else None,
             )
         return finished
-
-    def _binding(self, solved: Solved, sample: Traffic) -> Binding | None:
-        found = solved.found
-        result = None
-        if found is not None and self.rate is None:
-            result = binding.find(
-                found.cell,
-                traffic=sample,
-                slo=self.asked.slo,
-                rate_request_per_s=found.rate_request_per_s,
-                cancelled=self.crew.cancelled,
-            )
-        self.crew.tick(f"what binds {solved.plan.name}")
-        return result
-
-    def _bursts(self, solved: dict[Key, Solved], sample: Traffic) -> dict[str, Bursts]:
-        """Return what each design carries when bursts coincide and when they do not."""
-        founds = {name: found for name in self.pieces.specs if (found := solved[Key(name)].found)}
-        if not founds or self.rate is not None or self.whole_fleet or not self.is_whole:
-            return {}
-        most = 1.5 * max(found.rate_request_per_s for found in founds.values())
-        both = [
-            self.asked.correlated(sample, most=most, correlation_s=correlation_s)
-            for correlation_s in (0.0, math.inf)
-        ]
-
-        def carried(name: str) -> Bursts:
-            found = founds[name]
-            rates = [
-                capacity.search(
-                    found.cell.fleet,
-                    traffic,
-                    slo=self.asked.slo,
-                    guess_request_per_s=found.rate_request_per_s,
-                    tolerance_frac=search.COARSE_TOLERANCE_FRAC,
-                    first_step_frac=0.05,
-                    cancelled=self.crew.cancelled,
-                )
-                for traffic in both
-            ]
-            # The sample gives the ratios, the whole time what they are ratios of.
-            whole = solved[Key(name)].goodput
-            together, apart = (run.rate_request_per_s if run else 0.0 for run in rates)
-            return Bursts(
-                synchronised_request_per_s=whole * together / found.rate_request_per_s,
-                as_asked_request_per_s=whole,
-                independent_request_per_s=whole * apart / found.rate_request_per_s,
-            )
-
-        return self.crew.map(carried, founds)
 
     def _equal_load(self, mine: dict[str, Solved], full: Traffic) -> EqualLoad | None:
         """Return each design at the optical design's capacity, or at the least one's."""
@@ -305,3 +297,24 @@ class _Job:
             }
 
         return EqualLoad(request_per_s=load, designs=self.crew.map(fewest, feasible))
+
+
+def _pairs(plan: DesignPlan) -> list[tuple[PoolPlan, Serving]]:
+    """Return a design's pools, each as it would be alone."""
+    return [(replace(pool, share=None, count=None), plan.serving) for pool in plan.pools]
+
+
+def _distinct(plans: dict[Key, DesignPlan]) -> Iterator[tuple[PoolPlan, Serving]]:
+    """Yield each pool once, whichever designs have it; heavy ones first."""
+    seen: list[tuple[PoolPlan, Serving]] = []
+    every = [(key.gpu or "", pair) for key, plan in plans.items() for pair in _pairs(plan)]
+    for _, pair in sorted(every, key=lambda one: one[0], reverse=True):
+        if pair not in seen:
+            seen.append(pair)
+            yield pair
+
+
+def _able(one: Screened | InfeasibleError | ModelError | ScheduleError) -> Screened:
+    if isinstance(one, Exception):
+        raise one
+    return one

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
+from typing import TYPE_CHECKING, Self, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -33,6 +34,16 @@ class Crew:
         self._asked = cancelled
         self._stop = threading.Event()
         self._done = 0
+        # The same threads throughout: each has memory of its own, which dies hard.
+        self._pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+
+    def __enter__(self) -> Self:
+        """Return it; its threads end with the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End its threads."""
+        self._pool.shutdown()
 
     def cancelled(self) -> bool:
         """Return whether to stop, in whichever thread it is asked."""
@@ -49,14 +60,19 @@ class Crew:
 
         The first error stops all threads and is raised.
         """
-        items = list(items)
-        workers = min(len(os.sched_getaffinity(0)), len(items)) or 1
-        with ThreadPoolExecutor(workers) as pool:
-            futures = {item: pool.submit(work, item) for item in items}
-            try:
-                return {item: future.result() for item, future in futures.items()}
-            except BaseException:
-                self._stop.set()
-                for future in futures.values():
-                    future.cancel()
-                raise
+        return self.run({item: partial(work, item) for item in items})
+
+    def run(self, works: Mapping[K, Callable[[], V]]) -> dict[K, V]:
+        """Return the result of each work, in their order; they are begun in that order too.
+
+        The first error stops all threads and is raised.
+        """
+        futures = {key: self._pool.submit(work) for key, work in works.items()}
+        try:
+            return {key: future.result() for key, future in futures.items()}
+        except BaseException:
+            self._stop.set()
+            for future in futures.values():
+                future.cancel()
+            wait(futures.values())
+            raise

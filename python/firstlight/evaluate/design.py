@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from firstlight.evaluate.search import Budget, DesignPlan, Found
 
 FULL_TOLERANCE_FRAC = 0.02
-OF_SAMPLE = 0.97
-"""What the whole time carries over what a sample of it does, about: backlogs have longer to build."""
+OF_SAMPLE = {1: 0.99, 2: 0.95}
+"""What the whole time carries over what a sample of it does, about, by the number of pools: backlogs
+have longer to build."""
+SLOPE_OF_SAMPLE = 0.5
+"""How much less steeply requests get late with load in the whole time than in a sample of it."""
 FULL_STEP_FRAC = 0.02
 """How far the whole time may differ from the sample of it that was searched first."""
 
@@ -75,19 +78,20 @@ def solve(
         return at(
             plan, found, full=full, slo=slo, cell_rate=rate, budget=budget, cancelled=cancelled
         )
-    measured = capacity.search_for(
+    held = capacity.search_for(
         lambda run: measure(run, found.cell, site=budget.site),
         found.cell.fleet,
         full,
         slo=slo,
-        guess_request_per_s=found.rate_request_per_s * OF_SAMPLE,
+        guess_request_per_s=found.rate_request_per_s * OF_SAMPLE[len(found.cell.groups)],
         tolerance_frac=FULL_TOLERANCE_FRAC,
         first_step_frac=FULL_STEP_FRAC,
+        slope=None if found.slope is None else SLOPE_OF_SAMPLE * found.slope,
         cancelled=cancelled,
     )
-    if measured is None:
+    if held is None:
         return refused(plan, "a sample of the time meets the service level, the whole of it never")
-    return Solved(plan=plan, found=found, measured=measured, reason=None)
+    return Solved(plan=plan, found=found, measured=held.kept, reason=None)
 
 
 def refused(plan: DesignPlan, reason: str) -> Solved:

@@ -15,7 +15,8 @@ from firstlight.evaluate import servers
 from firstlight.evaluate.capacity import Slo, Traffic
 from firstlight.evaluate.cell import Serving, fitting_tp, group
 from firstlight.evaluate.measure import Site
-from firstlight.evaluate.search import Budget, DesignPlan, PoolPlan, bound
+from firstlight.evaluate.screen import PoolPlan, bound
+from firstlight.evaluate.search import Budget, DesignPlan
 from firstlight.optics import EngineSpec
 
 if TYPE_CHECKING:

@@ -1,8 +1,7 @@
 """The best cell of a design under a budget: screen what each pool alone can do, then simulate.
 
-A pool alone is cheap to simulate: a prefill pool serves requests of one token, a decode pool serves
-requests whose prompt is present. From these the ratio of servers follows; the few best cells are then
-simulated whole.
+From what each pool carries alone the ratio of servers follows; the few best cells are then simulated
+whole.
 """
 
 from __future__ import annotations
@@ -11,55 +10,30 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from firstlight.errors import InfeasibleError, ScenarioError
 from firstlight.evaluate import capacity
-from firstlight.evaluate.cell import Cell, Group, Role, Serving, fitting_tp, group
+from firstlight.evaluate.cell import Cell
+from firstlight.evaluate.screen import BETTER, SCREEN_TOLERANCE_FRAC, screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from firstlight.evaluate.capacity import Slo, Traffic
+    from firstlight.evaluate.cell import Serving
     from firstlight.evaluate.measure import Site
+    from firstlight.evaluate.screen import PoolPlan, Screened
     from firstlight.evaluate.servers import Server
 
-CHUNKS_MIXED_TOK = (2048, 512, 1024, 4096, 8192)
-CHUNKS_PREFILL_TOK = (8192, 2048)
-CHUNK_DECODE_TOK = 2048
-PS_PER_S = 1e12
-SCREEN_TOLERANCE_FRAC = 0.03
 COARSE_TOLERANCE_FRAC = 0.015
 MOST_CELLS = 1 << 30
-BETTER = 1.01
-"""How much more a further cell must carry to replace the best so far."""
 SMALLER_FRAC = 0.005
 """What a cell must carry more for each further server in it; small cells are simulated sooner."""
+FIRST_GUESS_FRAC, FIRST_STEP_FRAC = 0.96, 0.06
+"""Where a cell is tried first over what its pools alone carry, and how far from there next."""
+NEXT_STEP_FRAC = 0.03
+"""The same step for a cell that carries more than the best so far."""
 SIMULATED_CELLS = 4
 """Cells of a design that are simulated whole after the screening."""
-DECODE_WAIT_STEPS = 10
-"""A decode pool alone may keep a request waiting this many output tokens' time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolPlan:
-    """One pool of a design as asked for; None means: find the best.
-
-    Attributes:
-        role: What the pool does.
-        server: What it is made of.
-        tp: GPUs to a replica.
-        chunk_tok: Most tokens in a step [tok].
-        share: Share of the facility's watts.
-        count: Number of servers.
-    """
-
-    role: Role
-    server: Server
-    tp: int | None = None
-    chunk_tok: int | None = None
-    share: float | None = None
-    count: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,18 +123,14 @@ class Found:
         cells: How many fit the budget.
         rate_request_per_s: What one cell carries within the service level [request/s].
         alone: What one server of each role carries alone [request/s].
+        slope: How late requests get with more load (`capacity.Held`).
     """
 
     cell: Cell
     cells: int
     rate_request_per_s: float
     alone: dict[str, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Screened:
-    group: Group
-    rate: float
+    slope: float | None = None
 
 
 def best_cell(
@@ -169,6 +139,7 @@ def best_cell(
     traffic: Traffic,
     slo: Slo,
     budget: Budget,
+    screened: list[Screened] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Found:
     """Return the cell of a design that carries the most within the budget.
@@ -178,6 +149,7 @@ def best_cell(
         traffic: A window of the traffic, coarse for the search.
         slo: The service level.
         budget: What the fleet may take.
+        screened: What each pool does alone, where it is known.
         cancelled: Asked a few times a second.
 
     Raises:
@@ -186,10 +158,11 @@ def best_cell(
         ScenarioError: The budget is smaller than one server or one cell.
     """
     budget.check(plan)
-    screened = [
-        _screen(pool, plan.serving, traffic=traffic, slo=slo, cancelled=cancelled)
-        for pool in plan.pools
-    ]
+    if screened is None:
+        screened = [
+            screen(pool, plan.serving, traffic=traffic, slo=slo, cancelled=cancelled)
+            for pool in plan.pools
+        ]
     candidates = sorted(
         _candidates(plan, screened, budget),
         key=lambda candidate: -candidate[0] * (1.0 - SMALLER_FRAC * sum(candidate[1])),
@@ -207,33 +180,33 @@ def best_cell(
         )
         cell = Cell(groups=groups, serving=plan.serving, disaggregate=plan.disaggregate)
         cells = budget.cells(tuple((g.server, g.count) for g in groups))
-        guess = score / cells * 0.95
+        # A pool alone was found to carry this; of two, queues between them cost a little.
+        guess, step = score / cells, SCREEN_TOLERANCE_FRAC
+        if len(groups) > 1:
+            guess, step = FIRST_GUESS_FRAC * guess, FIRST_STEP_FRAC
+        beyond = None
         if best is not None:
-            # One run says whether this cell could be better at all.
-            guess = best.rate_request_per_s * best.cells / cells * BETTER
-            tried = capacity.simulate(
-                cell.fleet,
-                traffic,
-                rate_request_per_s=min(guess, traffic.most_request_per_s),
-                slo=slo,
-                stop_early=True,
-                cancelled=cancelled,
-            )
-            if not tried.holds:
-                continue
+            # One run says whether this cell could be better at all; it seldom is by much.
+            guess = beyond = best.rate_request_per_s * best.cells / cells * BETTER
+            step = NEXT_STEP_FRAC
         held = capacity.search(
             cell.fleet,
             traffic,
             slo=slo,
             guess_request_per_s=guess,
             tolerance_frac=COARSE_TOLERANCE_FRAC,
-            first_step_frac=0.1,
+            first_step_frac=step,
+            beyond_request_per_s=beyond,
             cancelled=cancelled,
         )
-        rate = held.rate_request_per_s if held else 0.0
-        if rate > 0 and (best is None or rate * cells > best.rate_request_per_s * best.cells):
-            alone: dict[str, float] = {option.group.role: option.rate for option in screened}
-            best = Found(cell=cell, cells=cells, rate_request_per_s=rate, alone=alone)
+        if held is not None:
+            best = Found(
+                cell=cell,
+                cells=cells,
+                rate_request_per_s=held.rate_request_per_s,
+                alone={option.group.role: option.rate for option in screened},
+                slope=held.slope,
+            )
     if best is None:
         raise InfeasibleError(
             f"each pool alone meets the service level, the two together never: TTFT {slo.ttft_s:g} s "
@@ -243,7 +216,7 @@ def best_cell(
 
 
 def _candidates(
-    plan: DesignPlan, screened: list[_Screened], budget: Budget
+    plan: DesignPlan, screened: list[Screened], budget: Budget
 ) -> Iterator[tuple[float, tuple[int, ...]]]:
     """Yield (fleet rate if pools simply add up, servers of each pool in a cell)."""
     for counts in ratios(plan, budget):
@@ -296,158 +269,3 @@ def _wanted_share(plan: DesignPlan, budget: Budget) -> float | None:
     if second.count is not None:
         return 1.0 - second.count * budget.charge_w(second.server) / budget.power_w
     return None
-
-
-def _screen(
-    pool: PoolPlan,
-    serving: Serving,
-    *,
-    traffic: Traffic,
-    slo: Slo,
-    cancelled: Callable[[], bool] | None,
-) -> _Screened:
-    """Find the best tensor parallelism and chunk of a pool alone."""
-    best: _Screened | None = None
-    for option in _options(pool, serving):
-        made = group(
-            pool.server, role=pool.role, tp=option[0], chunk_tok=option[1], serving=serving
-        )
-        rate = alone(made, serving=serving, traffic=traffic, slo=slo, cancelled=cancelled)
-        if best is None or rate > best.rate:
-            best = _Screened(group=made, rate=rate)
-    # The other chunks only for the parallelism that did best with the first.
-    if best is not None and pool.role == "mixed" and pool.chunk_tok is None:
-        for chunk_tok in CHUNKS_MIXED_TOK[1:]:
-            made = group(
-                pool.server,
-                role=pool.role,
-                tp=best.group.tp,
-                chunk_tok=chunk_tok,
-                serving=serving,
-            )
-            rate = alone(made, serving=serving, traffic=traffic, slo=slo, cancelled=cancelled)
-            if rate > best.rate:
-                best = _Screened(group=made, rate=rate)
-    if best is None or best.rate <= 0:
-        raise InfeasibleError(_why_not(pool, serving, traffic=traffic, slo=slo))
-    return best
-
-
-def _options(pool: PoolPlan, serving: Serving) -> list[tuple[int, int]]:
-    """Return (tensor parallelism, chunk) to try."""
-    if pool.server.engine is not None:
-        return [(1, pool.chunk_tok or 0)]
-    degrees = fitting_tp(pool.server, serving=serving)
-    if pool.tp is not None:
-        if pool.tp not in degrees:
-            # The message of the group itself says what is missing.
-            group(pool.server, role=pool.role, tp=pool.tp, chunk_tok=2048, serving=serving)
-        degrees = (pool.tp,)
-    chunks = {
-        "mixed": CHUNKS_MIXED_TOK[:1],
-        "prefill": CHUNKS_PREFILL_TOK,
-        "decode": (CHUNK_DECODE_TOK,),
-    }[pool.role]
-    if pool.chunk_tok is not None:
-        chunks = (pool.chunk_tok,)
-    return [(tp, chunk) for tp in degrees for chunk in chunks]
-
-
-def alone(
-    made: Group,
-    *,
-    serving: Serving,
-    traffic: Traffic,
-    slo: Slo,
-    cancelled: Callable[[], bool] | None = None,
-    tolerance_frac: float = SCREEN_TOLERANCE_FRAC,
-) -> float:
-    """Return what one server carries in its role alone, with the other phase free [request/s].
-
-    Args:
-        made: The server in its role.
-        serving: How the model is served.
-        traffic: What arrives.
-        slo: The service level.
-        cancelled: Asked a few times a second.
-        tolerance_frac: Width of the last bracket over the load.
-    """
-    by_itself = replace(made, role="mixed", count=1)
-    fleet = Cell(groups=(by_itself,), serving=serving).fleet
-    phase = None if made.role == "mixed" else made.role
-    if phase == "prefill":
-        slo = replace(slo, tpot_s=1e6)
-    if phase == "decode":
-        slo = replace(slo, ttft_s=DECODE_WAIT_STEPS * slo.tpot_s)
-    only = replace(traffic, phase=phase)
-    held = capacity.search(
-        fleet,
-        only,
-        slo=slo,
-        guess_request_per_s=0.5 * bound(made, serving=serving, traffic=traffic),
-        tolerance_frac=tolerance_frac,
-        cancelled=cancelled,
-    )
-    return held.rate_request_per_s if held else 0.0
-
-
-def bound(made: Group, *, serving: Serving, traffic: Traffic) -> float:
-    """Return a load that one server cannot exceed, from step times alone [request/s].
-
-    Args:
-        made: The server in its role.
-        serving: How the model is served.
-        traffic: What arrives; its mean lengths are used.
-    """
-    table = made.table
-    uncached, output = traffic.mean_uncached_tok, traffic.mean_output_tok
-    chunk = min(made.chunk_tok, table.max_tok)
-    prefill_s = uncached * float(table.linear_ps[chunk]) / chunk / PS_PER_S
-    context = traffic.mean_input_tok + output / 2.0
-    room = made.kv_blocks * serving.block_tok / context
-    seqs = np.arange(1, max(min(made.max_seqs, int(room)), 1) + 1)
-    step_ps = (
-        table.linear_ps[seqs]
-        + table.head_ps[seqs]
-        + table.decode_attn_floor_ps[seqs]
-        + table.decode_attn_ctx_ps[seqs] * seqs * context
-    )
-    decode_s = output * float((step_ps / seqs).min()) / PS_PER_S
-    busy_s = {"mixed": prefill_s + decode_s, "prefill": prefill_s, "decode": decode_s}[made.role]
-    return made.replicas / busy_s
-
-
-def _why_not(pool: PoolPlan, serving: Serving, *, traffic: Traffic, slo: Slo) -> str:
-    """Say which limit a pool misses even when it is almost idle, and by how much."""
-    tp, chunk_tok = _options(pool, serving)[-1]
-    made = group(pool.server, role=pool.role, tp=tp, chunk_tok=chunk_tok, serving=serving)
-    table = made.table
-    mean = traffic.mean_uncached_tok
-    if pool.role != "decode":
-        tokens = min(int(mean) or 1, table.max_tok)
-        steps = max(mean / table.max_tok, 1.0)
-        seconds = float(table.linear_ps[tokens]) * steps / PS_PER_S
-        if pool.server.engine is not None and 2.0 * seconds > slo.ttft_s:
-            return (
-                f"TTFT {slo.ttft_s:g} s cannot be met by {pool.server.id}: one pass over the "
-                f"weights takes {seconds:.3g} s (reload {pool.server.engine.t_reload_s:.3g} s a tile)"
-            )
-        if seconds > slo.ttft_s:
-            return (
-                f"TTFT {slo.ttft_s:g} s cannot be met by {pool.server.id}: a prompt of "
-                f"{mean:.0f} uncached tokens takes {seconds:.3g} s"
-            )
-    run = _nearly_idle(made, serving=serving, traffic=traffic, slo=slo)
-    return (
-        f"the service level cannot be met by {pool.server.id} as {pool.role}: at a load of "
-        f"{run.rate_request_per_s:.3g} requests/s a server {run.met_ttft / max(run.arrived, 1):.0%} "
-        f"of requests meet TTFT {slo.ttft_s:g} s and {run.met_tpot / max(run.arrived, 1):.0%} TPOT "
-        f"{slo.tpot_s * 1e3:g} ms; {slo.quantile:.0%} must meet both"
-    )
-
-
-def _nearly_idle(made: Group, *, serving: Serving, traffic: Traffic, slo: Slo) -> capacity.Run:
-    """Return one server alone under hardly any load."""
-    fleet = Cell(groups=(replace(made, role="mixed", count=1),), serving=serving).fleet
-    rate = min(traffic.most_request_per_s, 50.0 / traffic.span_s)
-    return capacity.simulate(fleet, traffic, rate_request_per_s=rate, slo=slo)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from firstlight.evaluate.analytic.fleet import Estimate
     from firstlight.evaluate.analytic.load import Load
     from firstlight.evaluate.question import Question
-    from firstlight.evaluate.search import DesignPlan, PoolPlan
+    from firstlight.evaluate.screen import PoolPlan
+    from firstlight.evaluate.search import DesignPlan
     from firstlight.plan.choose import Candidate
 
 MORE = 1.1

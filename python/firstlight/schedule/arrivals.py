@@ -19,6 +19,8 @@ class Arrivals:
         isl_tok: Prompt tokens, (requests,) uint32, at least 1.
         cached_tok: Prompt tokens whose KV is present, (requests,) uint32, below ``isl_tok``.
         osl_tok: Tokens to generate, (requests,) uint32, at least 1.
+        keep: Which rows come, (requests,) bool, so that loads that are nested share their columns;
+            None: all.
         unit_from: Where the cache units of each request begin in `unit_of`, (requests + 1,) uint64;
             None when prompts have no identity.
         unit_of: Ids of whole units, counted from the start of each prompt; an id stands for its
@@ -35,6 +37,7 @@ class Arrivals:
     isl_tok: NDArray[np.uint32]
     cached_tok: NDArray[np.uint32]
     osl_tok: NDArray[np.uint32]
+    keep: NDArray[np.bool_] | None = None
     unit_from: NDArray[np.uint64] | None = None
     unit_of: NDArray[np.uint32] | None = None
     follow_from: NDArray[np.uint64] | None = None
@@ -43,5 +46,18 @@ class Arrivals:
     in_flight: int = 0
 
     def __len__(self) -> int:
-        """Return the number of requests."""
-        return len(self.arrival_ps)
+        """Return the number of requests that come."""
+        return len(self.arrival_ps) if self.keep is None else int(self.keep.sum())
+
+    def kept(self) -> Arrivals:
+        """Return the lengths and times of the rows that come, without those that do not."""
+        if self.keep is None:
+            return self
+        rows = self.keep.nonzero()[0]
+        return Arrivals(
+            arrival_ps=self.arrival_ps[rows],
+            isl_tok=self.isl_tok[rows],
+            cached_tok=self.cached_tok[rows],
+            osl_tok=self.osl_tok[rows],
+            in_flight=self.in_flight,
+        )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from firstlight import _core
     from firstlight.schedule.arrivals import Arrivals
 
 NEVER = 2**64 - 1
@@ -43,19 +45,13 @@ class Limits:
     misses: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a run did.
+    """What a run did. Columns over the requests are made when they are first asked for.
 
     Attributes:
-        arrivals: The requests that were run.
-        arrival_ps: When each arrived, (requests,) uint64 [ps]; differs from what was given for
-            requests that wait for others or for room.
-        first_ps: First token, (requests,) uint64 [ps]; `NEVER` when none came.
-        last_ps: Last token, (requests,) uint64 [ps]; `NEVER` when it did not come.
-        started_ps: First admission, (requests,) uint64 [ps]; `NEVER` when it was not.
-        state: Index into `STATES`, (requests,) uint8.
-        preemptions: How often each was preempted, (requests,) uint16.
+        offered: The requests as they were given.
+        core: The engine at the end; its requests move into the columns when these are asked for.
         window: Counters of each pool between the two times of the window, in the pools' order.
         total: Counters of each pool over the whole run.
         gap_counts: Histogram of gaps between tokens inside the window, by `gap_edges_ps`.
@@ -69,13 +65,8 @@ class Outcome:
             steps, prompt_tok, decode_seqs, energy_j (above idle).
     """
 
-    arrivals: Arrivals
-    arrival_ps: NDArray[np.uint64]
-    first_ps: NDArray[np.uint64]
-    last_ps: NDArray[np.uint64]
-    started_ps: NDArray[np.uint64]
-    state: NDArray[np.uint8]
-    preemptions: NDArray[np.uint16]
+    offered: Arrivals
+    core: _core.Engine
     window: tuple[dict[str, int], ...]
     total: tuple[dict[str, int], ...]
     gap_counts: NDArray[np.uint64]
@@ -86,3 +77,45 @@ class Outcome:
     stopped: bool
     free_blocks: tuple[int, ...]
     timeline: dict[str, NDArray[Any]] | None = None
+
+    @cached_property
+    def arrivals(self) -> Arrivals:
+        """The requests that came, those that were not kept left out."""
+        return self.offered.kept()
+
+    @cached_property
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        return self.core.take_requests()
+
+    @property
+    def arrival_ps(self) -> NDArray[np.uint64]:
+        """When each arrived, (requests,) [ps].
+
+        It differs from what was given for requests that wait for others or for room.
+        """
+        return self._columns["arrival_ps"]
+
+    @property
+    def first_ps(self) -> NDArray[np.uint64]:
+        """First token, (requests,) [ps]; `NEVER` when none came."""
+        return self._columns["first_ps"]
+
+    @property
+    def last_ps(self) -> NDArray[np.uint64]:
+        """Last token, (requests,) [ps]; `NEVER` when it did not come."""
+        return self._columns["last_ps"]
+
+    @property
+    def started_ps(self) -> NDArray[np.uint64]:
+        """First admission, (requests,) [ps]; `NEVER` when it was not."""
+        return self._columns["started_ps"]
+
+    @property
+    def state(self) -> NDArray[np.uint8]:
+        """Index into `STATES`, (requests,)."""
+        return self._columns["state"]
+
+    @property
+    def preemptions(self) -> NDArray[np.uint16]:
+        """How often each was preempted, (requests,)."""
+        return self._columns["preemptions"]

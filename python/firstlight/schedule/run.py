@@ -44,6 +44,7 @@ def loaded(fleet: Fleet, arrivals: Arrivals, *, record: bool = False) -> _core.E
             arrivals.isl_tok,
             arrivals.cached_tok,
             arrivals.osl_tok,
+            _or_none(arrivals.keep, np.bool_),
             _or_none(arrivals.unit_from, np.uint64),
             _or_none(arrivals.unit_of, np.uint32),
             _or_none(arrivals.follow_from, np.uint64),
@@ -102,16 +103,10 @@ def run(
     stopped = stopped or _advance(core, drain_ps, cancelled)
     total = tuple(core.counters())
     after, gaps_after = after or total, gaps_after or core.gaps()
-    columns = core.requests()
-    end_ps = _last_event(core, columns, drain_ps)
+    end_ps = _last_event(core, drain_ps)
     return Outcome(
-        arrivals=arrivals,
-        arrival_ps=columns["arrival_ps"],
-        first_ps=columns["first_ps"],
-        last_ps=columns["last_ps"],
-        started_ps=columns["started_ps"],
-        state=columns["state"],
-        preemptions=columns["preemptions"],
+        offered=arrivals,
+        core=core,
         window=tuple(
             {name: late[name] - early[name] for name in late}
             for early, late in zip(before, after, strict=True)
@@ -137,13 +132,13 @@ def _advance(core: _core.Engine, until_ps: int, cancelled: Callable[[], bool] | 
             raise KeyboardInterrupt
 
 
-def _last_event(core: _core.Engine, columns: dict[str, NDArray[Any]], drain_ps: int) -> int:
+def _last_event(core: _core.Engine, drain_ps: int) -> int:
     if drain_ps < NEVER:
         return core.now_ps
-    last = columns["last_ps"]
+    last = core.requests()["last_ps"]
     last = last[last < NEVER]
     return int(last.max()) if len(last) else core.now_ps
 
 
-def _or_none(values: NDArray[Any] | None, kind: type[np.unsignedinteger[Any]]) -> NDArray[Any]:
+def _or_none(values: NDArray[Any] | None, kind: type[np.generic]) -> NDArray[Any]:
     return np.empty(0, kind) if values is None else values

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from firstlight.workload.trace import Trace
 
+Number = TypeVar("Number", bound=np.generic)
 MAX_MARKS = 2 * 10**9
 """Most candidate requests of all copies together."""
 
@@ -197,14 +198,14 @@ def superpose(
     span_ps = length_ps
     shifted: list[NDArray[np.uint64]] = []
     marks: list[NDArray[np.float64]] = []
-    places: list[NDArray[np.intp]] = []
+    places: list[NDArray[np.uint32]] = []
     for copy in range(copies):
         if cancelled is not None and cancelled():
             raise KeyboardInterrupt
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence((seed, copy))))
         shift_ps = np.uint64(int(rng.random() * window_s * PS_PER_S))
         mark = rng.random(len(trace))
-        place = np.flatnonzero(mark < kept_share)
+        place = np.flatnonzero(mark < kept_share).astype(np.uint32)
         time_ps = (base_ps[place] + shift_ps) % np.uint64(length_ps)
         if fold is not None:
             stays, time_ps, span_ps = fold.shortened(time_ps, length_ps=length_ps)
@@ -229,32 +230,45 @@ def _sorted(
     *,
     shifted: list[NDArray[np.uint64]],
     marks: list[NDArray[np.float64]],
-    places: list[NDArray[np.intp]],
+    places: list[NDArray[np.uint32]],
     cached_frac: float,
     length_ps: int,
     full: float,
     limit: float,
 ) -> Superposed:
-    """Merge the copies; equal times keep the order of copies and of the trace."""
-    time_ps = np.concatenate(shifted)
+    """Merge the copies; equal times keep the order of copies and of the trace.
+
+    The lists are emptied on the way: there may be millions of requests, and what is merged goes.
+    """
+    sizes = [len(place) for place in places]
+    time_ps = _joined(shifted)
     order = np.argsort(time_ps, kind="stable")
-    index = np.concatenate(places)[order]
-    copy = np.repeat(np.arange(len(places), dtype=np.uint32), [len(x) for x in places])[order]
+    time_ps = time_ps[order]
+    index = _joined(places)[order]
+    mark = _joined(marks)[order]
+    copy = np.repeat(np.arange(len(sizes), dtype=np.uint32), sizes)[order]
+    del order
     cached = cached_tok(trace.isl_tok, cached_frac=cached_frac)
     return Superposed(
         requests=Requests(
-            arrival_ps=time_ps[order],
+            arrival_ps=time_ps,
             isl_tok=trace.isl_tok.astype(np.uint32)[index],
             osl_tok=trace.osl_tok.astype(np.uint32)[index],
             cached_tok=cached.astype(np.uint32)[index],
             duration_ps=length_ps,
         ),
-        mark=np.concatenate(marks)[order],
+        mark=mark,
         copy=copy,
-        index=index.astype(np.uint32),
+        index=index,
         full_request_per_s=full,
         max_request_per_s=limit,
     )
+
+
+def _joined(parts: list[NDArray[Number]]) -> NDArray[Number]:
+    whole = np.concatenate(parts)
+    parts.clear()
+    return whole
 
 
 def _check(trace: Trace, *, copies: int, seed: int, correlation_s: float) -> None:

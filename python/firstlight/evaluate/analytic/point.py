@@ -21,7 +21,8 @@ from firstlight.optics import EngineSpec
 
 if TYPE_CHECKING:
     from firstlight.evaluate.question import Question
-    from firstlight.evaluate.search import DesignPlan, PoolPlan
+    from firstlight.evaluate.screen import PoolPlan
+    from firstlight.evaluate.search import DesignPlan
     from firstlight.scenario import Scenario
 
 Changes = Mapping[str, object]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from firstlight.errors import InfeasibleError, ModelError
-from firstlight.evaluate import search
+from firstlight.evaluate import screen
 from firstlight.evaluate.analytic.load import BIN_S
 from firstlight.evaluate.cell import fitting_tp, group, room_tok
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from firstlight.evaluate.analytic.load import Load
     from firstlight.evaluate.capacity import Slo
     from firstlight.evaluate.cell import Group, Role, Serving
-    from firstlight.evaluate.search import PoolPlan
+    from firstlight.evaluate.screen import PoolPlan
     from firstlight.evaluate.servers import Server
 
     F64 = NDArray[np.float64]
@@ -246,7 +246,7 @@ def _decode_miss(
     fits = np.where(tpot_s / slowed < steps.decode_s[0], 0.0, fits)
     top = tpot_s / slowed >= steps.decode_s[-1]
     slow = np.where(top, 0.0, _above(fits - seqs, SCATTER * np.sqrt(np.maximum(fits, 1.0))))
-    late = np.where(behind > search.DECODE_WAIT_STEPS * tpot_s, 1.0, 0.0)
+    late = np.where(behind > screen.DECODE_WAIT_STEPS * tpot_s, 1.0, 0.0)
     weight = load.rate_ratio / load.rate_ratio.sum()
     missed: F64 = np.maximum(slow, late) @ weight
     return missed
@@ -435,9 +435,9 @@ def _options(
     roomy = [tp for tp in degrees if room_tok(pool.server, tp=tp, serving=serving) >= longest]
     degrees = tuple(roomy) or degrees[-1:]
     chunks = {
-        "mixed": search.CHUNKS_MIXED_TOK,
-        "prefill": search.CHUNKS_PREFILL_TOK,
-        "decode": (search.CHUNK_DECODE_TOK,),
+        "mixed": screen.CHUNKS_MIXED_TOK,
+        "prefill": screen.CHUNKS_PREFILL_TOK,
+        "decode": (screen.CHUNK_DECODE_TOK,),
     }[pool.role]
     if pool.chunk_tok is not None:
         chunks = (pool.chunk_tok,)
