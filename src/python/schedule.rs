@@ -364,6 +364,10 @@ impl Columns<'_> {
                 return Err(Error::shape(name, length, wanted));
             }
         }
+        if !self.keep.is_empty() && !self.follow_from.is_empty() {
+            let allowed = "none where requests wait for others: whom for is told by row";
+            return Err(Error::range("keep", "given", allowed));
+        }
         Ok(())
     }
 

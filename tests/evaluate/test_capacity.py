@@ -188,6 +188,9 @@ def test_columns_of_another_length_are_refused(cell, columns):
     )
     with pytest.raises(ScheduleError, match=r"has shape"):
         schedule.run(cell.fleet, replace(two, **columns))
+    waits = {"follow_from": np.zeros(3, np.uint64), "follow_of": np.zeros(0, np.uint32)}
+    with pytest.raises(ScheduleError, match=r"keep is given; allowed: none where requests wait"):
+        schedule.run(cell.fleet, replace(two, keep=np.ones(2, bool), **waits))
 
 
 def test_the_first_error_of_a_crew_stops_the_rest():

@@ -20,7 +20,7 @@ class Arrivals:
         cached_tok: Prompt tokens whose KV is present, (requests,) uint32, below ``isl_tok``.
         osl_tok: Tokens to generate, (requests,) uint32, at least 1.
         keep: Which rows come, (requests,) bool, so that loads that are nested share their columns;
-            None: all.
+            None: all. Not where requests wait for others.
         unit_from: Where the cache units of each request begin in `unit_of`, (requests + 1,) uint64;
             None when prompts have no identity.
         unit_of: Ids of whole units, counted from the start of each prompt; an id stands for its
