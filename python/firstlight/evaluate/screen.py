@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from firstlight.evaluate.capacity import Slo, Traffic
     from firstlight.evaluate.servers import Server
+    from firstlight.schedule import Fleet
 
 CHUNKS_MIXED_TOK = (2048, 512, 1024, 4096, 8192)
 CHUNKS_PREFILL_TOK = (8192, 2048)
@@ -152,17 +153,11 @@ def alone(
         cancelled: Asked a few times a second.
         tolerance_frac: Width of the last bracket over the load.
     """
-    by_itself = replace(made, role="mixed", count=1)
-    fleet = Cell(groups=(by_itself,), serving=serving).fleet
-    phase = None if made.role == "mixed" else made.role
-    if phase == "prefill":
-        slo = replace(slo, tpot_s=1e6)
-    if phase == "decode":
-        slo = replace(slo, ttft_s=DECODE_WAIT_STEPS * slo.tpot_s)
+    fleet, only, level = _by_itself(made, serving=serving, traffic=traffic, slo=slo)
     held = capacity.search(
         fleet,
-        replace(traffic, phase=phase),
-        slo=slo,
+        only,
+        slo=level,
         guess_request_per_s=0.5 * bound(made, serving=serving, traffic=traffic),
         tolerance_frac=tolerance_frac,
         beyond_request_per_s=beyond * BETTER if beyond else None,
@@ -217,17 +212,28 @@ def _why_not(pool: PoolPlan, serving: Serving, *, traffic: Traffic, slo: Slo) ->
                 f"TTFT {slo.ttft_s:g} s cannot be met by {pool.server.id}: a prompt of "
                 f"{mean:.0f} uncached tokens takes {seconds:.3g} s"
             )
-    run = _nearly_idle(made, serving=serving, traffic=traffic, slo=slo)
+    fleet, only, level = _by_itself(made, serving=serving, traffic=traffic, slo=slo)
+    rate = min(traffic.most_request_per_s, 50.0 / traffic.span_s)
+    run = capacity.simulate(fleet, only, rate_request_per_s=rate, slo=level)
+    arrived = max(run.arrived, 1)
+    in_time = f"{run.met_ttft / arrived:.0%} of requests meet TTFT {slo.ttft_s:g} s"
+    fluent = f"{run.met_tpot / arrived:.0%} of requests meet TPOT {slo.tpot_s * 1e3:g} ms"
+    met = {"mixed": f"{in_time} and {fluent}", "prefill": in_time, "decode": fluent}[pool.role]
+    must = "must meet both" if pool.role == "mixed" else "must"
     return (
         f"the service level cannot be met by {pool.server.id} as {pool.role}: at a load of "
-        f"{run.rate_request_per_s:.3g} requests/s a server {run.met_ttft / max(run.arrived, 1):.0%} "
-        f"of requests meet TTFT {slo.ttft_s:g} s and {run.met_tpot / max(run.arrived, 1):.0%} TPOT "
-        f"{slo.tpot_s * 1e3:g} ms; {slo.quantile:.0%} must meet both"
+        f"{run.rate_request_per_s:.3g} requests/s a server {met}; {slo.quantile:.0%} {must}"
     )
 
 
-def _nearly_idle(made: Group, *, serving: Serving, traffic: Traffic, slo: Slo) -> capacity.Run:
-    """Return one server alone under hardly any load."""
+def _by_itself(
+    made: Group, *, serving: Serving, traffic: Traffic, slo: Slo
+) -> tuple[Fleet, Traffic, Slo]:
+    """Return a server as a fleet, the phase of the traffic it sees, and what that is judged by."""
     fleet = Cell(groups=(replace(made, role="mixed", count=1),), serving=serving).fleet
-    rate = min(traffic.most_request_per_s, 50.0 / traffic.span_s)
-    return capacity.simulate(fleet, traffic, rate_request_per_s=rate, slo=slo)
+    if made.role == "prefill":
+        return fleet, replace(traffic, phase="prefill"), replace(slo, tpot_s=1e6)
+    if made.role == "decode":
+        patience_s = DECODE_WAIT_STEPS * slo.tpot_s
+        return fleet, replace(traffic, phase="decode"), replace(slo, ttft_s=patience_s)
+    return fleet, traffic, slo
