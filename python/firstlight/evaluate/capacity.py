@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from firstlight.workload import Requests, Superposed
+    from firstlight.workload import Fold, Requests, Superposed
 
 PS_PER_S = 10**12
 Kept = TypeVar("Kept")
@@ -92,6 +92,7 @@ class Traffic:
         warm_up_frac: First part of it, not counted.
         phase: Only this phase of each request: ``prefill`` ends with the first token, ``decode``
             starts with the prompt present; None: both.
+        fold: What sample of the time it is; None: all of it.
     """
 
     requests: Requests
@@ -101,6 +102,7 @@ class Traffic:
     span_s: float
     warm_up_frac: float
     phase: Literal["prefill", "decode"] | None = None
+    fold: Fold | None = None
 
     @classmethod
     def of(cls, superposed: Superposed, *, warm_up_frac: float) -> Traffic:

@@ -28,6 +28,8 @@ STACK = "vllm-2025"
 LINK = "ib-ndr"
 FOLD = workload.Fold(period_s=480.0, keep_s=60.0)
 """The sample searches run on: an eighth of the time, in pieces longer than most answers take."""
+FEWEST_REQUESTS = 8000.0
+"""Requests that a cell of the slowest design may see in the sample; for fewer it is made longer."""
 MOST_COPIES = 1024
 MOST_REQUESTS = 12_000_000
 """Most requests held at once: about 600 MB."""
@@ -169,8 +171,11 @@ class Question:
         """
         trace = self.trace
         light = self._superposed(copies=1, most=trace.request_per_s, warm_up_frac=0.0)
-        _heaviest(plans, light, self.budget)
-        most, fleet = _heaviest([*plans, *(beside or [])], light, self.budget)
+        least = min(rate for rate, _ in _loads(plans, light, self.budget))
+        most, fleet = (
+            max(of)
+            for of in zip(*_loads([*plans, *(beside or [])], light, self.budget), strict=True)
+        )
         # A power of two, so that neighbouring scenarios draw the same requests.
         needed = max(fleet, most) / trace.request_per_s
         copies = min(2 ** math.ceil(math.log2(max(needed, 1.0))), MOST_COPIES)
@@ -178,7 +183,7 @@ class Question:
             copies=copies,
             most=min(most, copies * trace.request_per_s),
             warm_up_frac=self.number("warm_up_frac"),
-            fold=FOLD,
+            fold=_fold(least * trace.duration_s),
             cancelled=cancelled,
         )
 
@@ -221,7 +226,7 @@ class Question:
             most=min(most, sample.full_request_per_s),
             warm_up_frac=sample.warm_up_frac,
             correlation_s=correlation_s,
-            fold=FOLD,
+            fold=sample.fold,
         )
 
     def _copies(self, sample: Traffic) -> int:
@@ -268,7 +273,7 @@ class Question:
             fold=fold,
             cancelled=cancelled,
         )
-        traffic = Traffic.of(superposed, warm_up_frac=warm_up_frac)
+        traffic = replace(Traffic.of(superposed, warm_up_frac=warm_up_frac), fold=fold)
         if not work.shared_prefix_tok:
             return traffic
         every = traffic.requests
@@ -382,8 +387,16 @@ def _alone_bounds(plan: DesignPlan, light: Traffic) -> list[float]:
     return bounds
 
 
-def _heaviest(plans: list[DesignPlan], light: Traffic, budget: Budget) -> tuple[float, float]:
-    """Return loads that no cell and no fleet of the plans exceed; plans that do not fit are left out.
+def _fold(requests: float) -> workload.Fold:
+    """Return the sample of a time in which a cell sees so many requests, if it sees them all."""
+    keep_s = FOLD.keep_s
+    while requests * keep_s / FOLD.period_s < FEWEST_REQUESTS and keep_s < FOLD.period_s:
+        keep_s *= 2.0
+    return replace(FOLD, keep_s=keep_s)
+
+
+def _loads(plans: list[DesignPlan], light: Traffic, budget: Budget) -> list[tuple[float, float]]:
+    """Return loads that no cell and no fleet of each plan exceeds; plans that do not fit are left out.
 
     Raises:
         ModelError: The model fits none of them.
@@ -398,7 +411,7 @@ def _heaviest(plans: list[DesignPlan], light: Traffic, budget: Budget) -> tuple[
             rates.append((_most_rate(bounds, budget), _fleet_rate(plan, bounds, budget)))
     if not rates:
         raise refusal or ModelError("no design to simulate")
-    return max(most for most, _ in rates), max(fleet for _, fleet in rates)
+    return rates
 
 
 def _most_rate(bounds: list[float], budget: Budget) -> float:

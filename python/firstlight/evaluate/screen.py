@@ -102,10 +102,6 @@ def screen(
 
     for tp, chunk_tok in _options(pool, serving):
         consider(tp, chunk_tok)
-    # The other chunks only for the parallelism that did best with the first.
-    if best is not None and pool.role == "mixed" and pool.chunk_tok is None:
-        for chunk_tok in CHUNKS_MIXED_TOK[1:]:
-            consider(best.group.tp, chunk_tok)
     if best is None or best.rate <= 0:
         raise InfeasibleError(_why_not(pool, serving, traffic=traffic, slo=slo))
     return best
@@ -122,13 +118,13 @@ def _options(pool: PoolPlan, serving: Serving) -> list[tuple[int, int]]:
             group(pool.server, role=pool.role, tp=pool.tp, chunk_tok=2048, serving=serving)
         degrees = (pool.tp,)
     chunks = {
-        "mixed": CHUNKS_MIXED_TOK[:1],
+        "mixed": CHUNKS_MIXED_TOK,
         "prefill": CHUNKS_PREFILL_TOK,
         "decode": (CHUNK_DECODE_TOK,),
     }[pool.role]
     if pool.chunk_tok is not None:
         chunks = (pool.chunk_tok,)
-    return [(tp, chunk) for tp in degrees for chunk in chunks]
+    return [(tp, chunk) for chunk in chunks for tp in degrees]
 
 
 def alone(
