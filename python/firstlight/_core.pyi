@@ -129,6 +129,17 @@ class Alone:
         block_tok: int,
         moments: Moments,
     ) -> Alone: ...
+    def prefill_size_tok(self, tok_per_s: float) -> float:
+        """Return the size of the prefill step that keeps up with so many tokens a second [tok]."""
+    def prefill_time_s(self, tokens: float) -> float:
+        """Return the time of a prefill step with its attention [s]."""
+    def decode_seqs(self, tok_per_s: float) -> float:
+        """Return the sequences in flight that keep up with so many tokens a second."""
+    def decode_time_s(self, seqs: float) -> float:
+        """Return the time of a step that decodes so many sequences [s]."""
+    @property
+    def most_tok(self) -> float:
+        """Largest prefill step [tok]."""
     @property
     def tokens(self) -> NDArray[np.float64]:
         """Prompt tokens of a step [tok]."""
@@ -144,10 +155,26 @@ class Alone:
     @property
     def extra_s_per_tok(self) -> float:
         """What a prompt token adds to a step that decodes [s]."""
+    @staticmethod
+    def of_passes(
+        *,
+        tokens: NDArray[np.float64],
+        linear_s: NDArray[np.float64],
+        pair_s: float,
+        moments: Moments,
+    ) -> Alone:
+        """Return an optical server, whose passes of so many tokens take so long."""
     def bound(self) -> float:
         """Return a load that one server cannot exceed [request/s]."""
     def carried(
-        self, *, count: int, ttft_s: float, tpot_s: float, decode_wait_s: float, quantile: float
+        self,
+        *,
+        count: int,
+        ttft_s: float,
+        tpot_s: float,
+        decode_wait_s: float,
+        quantile: float,
+        beat: float = 0.0,
     ) -> float:
         """Return the highest load that `count` servers on one queue carry [request/s]."""
     def missed(

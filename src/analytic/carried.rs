@@ -9,8 +9,6 @@ use crate::schedule::StepTable;
 const LOADS: i32 = 30;
 /// The least of them.
 const LEAST: f64 = 0.04;
-/// Every so many of them are tried first.
-const STRIDE: i32 = 5;
 
 /// What the servers of a pool do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +68,26 @@ impl Alone {
         })
     }
 
+    /// Takes an optical server, whose passes are of so many tokens and take so long.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when there is not one time for each size.
+    pub fn of_passes(
+        tokens: Vec<f64>,
+        linear_s: Vec<f64>,
+        pair_s: f64,
+        traffic: &Traffic,
+    ) -> Result<Self, Error> {
+        let steps = Steps::of_passes(tokens, linear_s, pair_s, traffic)?;
+        Ok(Self {
+            role: Role::Prefill,
+            replicas: 1.0,
+            chunk_tok: steps.most_tok(),
+            steps,
+            traffic: traffic.clone(),
+        })
+    }
+
     /// Returns the times of its steps.
     pub const fn steps(&self) -> &Steps {
         &self.steps
@@ -93,34 +111,37 @@ impl Alone {
 
     /// Returns the share of requests that miss the level when `count` servers share a queue.
     pub fn missed(&self, rate_request_per_s: f64, count: u32, level: &Level) -> f64 {
-        self.pool(count).missed(rate_request_per_s, level)
+        self.pool(count).missed(rate_request_per_s, level, f64::INFINITY)
     }
 
     /// Returns the highest load that `count` servers on one queue carry within a level, 0 when the
-    /// least load that is tried is too much [request/s].
-    pub fn carried(&self, count: u32, level: &Level) -> f64 {
+    /// least load that is tried is too much, or when it is not above `beat` [request/s].
+    ///
+    /// A server that does no better than another costs one look.
+    pub fn carried(&self, count: u32, level: &Level, beat: f64) -> f64 {
         let bound = f64::from(count) * self.bound();
         let pool = self.pool(count);
         let allowed = 1.0 - level.quantile;
         let load = |i: i32| bound * LEAST.powf(f64::from(LOADS - 1 - i) / f64::from(LOADS - 1));
-        // Misses rise with load: every few loads are tried, then those below the first that fails.
-        let end = (1..=LOADS / STRIDE)
-            .map(|i| i * STRIDE - 1)
-            .find(|&i| pool.missed(load(i), level) > allowed)
-            .unwrap_or(LOADS - 1);
-        let begin = (end - STRIDE).max(0);
-        let mut below = None;
-        for i in begin..=end {
-            let missed = pool.missed(load(i), level);
-            if missed > allowed {
-                return below.map_or(0.0, |held: f64| {
-                    let part = (allowed - held) / (missed - held);
-                    load(i - 1) + part * (load(i) - load(i - 1))
-                });
-            }
-            below = Some(missed);
+        let holds = |rate: f64| pool.missed(rate, level, allowed) <= allowed;
+        if beat >= bound || (beat > 0.0 && !holds(beat)) {
+            return 0.0;
         }
-        load(end)
+        // Misses rise with load: the first of the loads that fails is found by halving.
+        let (mut low, mut high) = (-1, LOADS);
+        while high - low > 1 {
+            let middle = i32::midpoint(low, high);
+            if holds(load(middle)) { low = middle } else { high = middle }
+        }
+        if low < 0 {
+            return 0.0;
+        }
+        if high == LOADS {
+            return load(low);
+        }
+        let (held, over) =
+            (self.missed(load(low), count, level), self.missed(load(high), count, level));
+        load(low) + (allowed - held) / (over - held) * (load(high) - load(low))
     }
 
     fn pool(&self, count: u32) -> Pool<'_> {
@@ -188,7 +209,7 @@ mod tests {
     fn what_is_carried_is_at_the_edge_of_the_level() {
         for role in [Role::Mixed, Role::Prefill, Role::Decode] {
             let server = alone(role);
-            let rate = server.carried(1, &LEVEL);
+            let rate = server.carried(1, &LEVEL, 0.0);
             assert!(rate > 0.0 && rate <= server.bound() * (1.0 + 1e-9), "{role:?}");
             assert!(server.missed(rate * 0.95, 1, &LEVEL) <= 0.1, "{role:?}");
             if rate < server.bound() * 0.999 {
@@ -198,22 +219,32 @@ mod tests {
     }
 
     #[test]
+    fn what_does_no_better_is_not_looked_at_further() {
+        for role in [Role::Mixed, Role::Prefill, Role::Decode] {
+            let server = alone(role);
+            let rate = server.carried(1, &LEVEL, 0.0);
+            assert!((server.carried(1, &LEVEL, rate * 0.9) - rate).abs() < 1e-12, "{role:?}");
+            assert!(server.carried(1, &LEVEL, rate * 1.1).abs() < 1e-12, "{role:?}");
+        }
+    }
+
+    #[test]
     fn a_laxer_level_carries_no_less() {
         let lax = Level { ttft_s: 4.0, tpot_s: 0.1, ..LEVEL };
         for role in [Role::Mixed, Role::Prefill, Role::Decode] {
-            assert!(alone(role).carried(1, &lax) >= alone(role).carried(1, &LEVEL));
+            assert!(alone(role).carried(1, &lax, 0.0) >= alone(role).carried(1, &LEVEL, 0.0));
         }
     }
 
     #[test]
     fn an_impossible_level_carries_nothing() {
         let level = Level { ttft_s: 1e-6, ..LEVEL };
-        assert!(alone(Role::Prefill).carried(1, &level).abs() < 1e-12);
+        assert!(alone(Role::Prefill).carried(1, &level, 0.0).abs() < 1e-12);
     }
 
     #[test]
     fn servers_that_share_a_queue_carry_no_less_each() {
         let one = alone(Role::Prefill);
-        assert!(one.carried(6, &LEVEL) >= 6.0 * one.carried(1, &LEVEL) * (1.0 - 1e-9));
+        assert!(one.carried(6, &LEVEL, 0.0) >= 6.0 * one.carried(1, &LEVEL, 0.0) * (1.0 - 1e-9));
     }
 }

@@ -25,12 +25,14 @@ pub(super) struct Pool<'a> {
 
 impl Pool<'_> {
     /// Returns the share of requests that miss the level at a load [request/s].
-    pub(super) fn missed(&self, rate: f64, level: &Level) -> f64 {
+    ///
+    /// Counting stops as soon as it is more than `enough`, and some share above that is returned.
+    pub(super) fn missed(&self, rate: f64, level: &Level, enough: f64) -> f64 {
         let bins = self.traffic.rate_ratio.len();
         match self.role {
-            Role::Prefill => self.first_late(rate, level.ttft_s),
-            Role::Decode => self.decode_late(rate, level, &vec![1.0; bins]),
-            Role::Mixed => self.mixed_late(rate, level),
+            Role::Prefill => self.first_late(rate, level.ttft_s, enough),
+            Role::Decode => self.decode_late(rate, level, &vec![1.0; bins], enough),
+            Role::Mixed => self.mixed_late(rate, level, enough),
         }
     }
 
@@ -41,7 +43,7 @@ impl Pool<'_> {
     }
 
     /// Returns the share of requests whose first token is late on a prefill pool.
-    fn first_late(&self, rate: f64, ttft_s: f64) -> f64 {
+    fn first_late(&self, rate: f64, ttft_s: f64, enough: f64) -> f64 {
         let (steps, traffic) = (self.steps, self.traffic);
         let replicas = self.replicas * self.count;
         let most = steps.most_tok();
@@ -51,27 +53,35 @@ impl Pool<'_> {
                 + pairs * steps.pair_s
         });
         let idle_rate = replicas * top / traffic.mean_uncached_tok;
+        let linear_s = |tokens: f64| interpolated(tokens, &steps.tokens, &steps.linear_s);
+        let kinds: Vec<(f64, f64, f64, f64)> = traffic
+            .prompts()
+            .map(|(tokens, pairs, share)| (tokens, linear_s(tokens), pairs * steps.pair_s, share))
+            .collect();
         let mut backlog = Backlog::default();
         let mut missed = 0.0;
         for (ratio, weight) in traffic.prefill_ratio.iter().zip(self.weights()) {
             let asked = rate * ratio * traffic.mean_uncached_tok / replicas;
-            let size = interpolated(asked, &steps.prefill_speed, &steps.tokens);
-            let pass_s = interpolated(size, &steps.tokens, &steps.prefill_s);
+            let size = steps.prefill_size_tok(asked);
+            let pass_s = steps.prefill_time_s(size);
             let used = asked / top;
             let behind_s = backlog.after(used, traffic.bin_s);
             let busy = (asked * pass_s / size.max(traffic.mean_uncached_tok)).min(1.0);
             let queue = Queue::new(used, idle_rate, cv, replicas);
-            for (tokens, pairs, share) in traffic.prompts() {
-                let alone = size.max(tokens);
-                let own_s = (alone / most).max(1.0)
-                    * interpolated(alone, &steps.tokens, &steps.linear_s)
-                    + pairs * steps.pair_s;
+            let shared_s = linear_s(size);
+            for &(tokens, by_itself_s, attention_s, share) in &kinds {
+                let (most_of, once_s) =
+                    if tokens > size { (tokens, by_itself_s) } else { (size, shared_s) };
+                let own_s = (most_of / most).max(1.0) * once_s + attention_s;
                 let slack_s = ttft_s - own_s - behind_s;
                 // A request arrives at a random place of the pass that is under way.
                 let inside =
                     if slack_s < 0.0 { 1.0 } else { busy * (1.0 - slack_s / pass_s).max(0.0) };
                 let late = 1.0 - (1.0 - inside) * (1.0 - queue.longer_than(slack_s));
                 missed += share * weight * late;
+            }
+            if missed > enough {
+                break;
             }
         }
         missed
@@ -80,14 +90,14 @@ impl Pool<'_> {
     /// Returns the share of requests that decode too slowly or wait too long.
     ///
     /// `slowed` is the factor by which prefill stretches the steps of each bin.
-    fn decode_late(&self, rate: f64, level: &Level, slowed: &[f64]) -> f64 {
+    fn decode_late(&self, rate: f64, level: &Level, slowed: &[f64], enough: f64) -> f64 {
         let (steps, traffic) = (self.steps, self.traffic);
         let last = steps.decode_s.len() - 1;
         let mut backlog = Backlog::default();
         let mut missed = 0.0;
         for ((ratio, weight), slow) in traffic.decode_ratio.iter().zip(self.weights()).zip(slowed) {
             let wanted = rate * ratio * traffic.mean_output_tok / self.replicas * slow;
-            let seqs = interpolated(wanted, &steps.decode_speed, &steps.seqs);
+            let seqs = steps.decode_seqs(wanted);
             let behind_s = backlog.after(wanted / steps.decode_speed[last], traffic.bin_s);
             let limit_s = level.tpot_s / slow;
             // The largest batch within the limit; arrivals and lengths scatter the batch around
@@ -104,11 +114,14 @@ impl Pool<'_> {
             };
             let waits = if behind_s > level.decode_wait_s { 1.0 } else { 0.0 };
             missed += weight * f64::max(too_slow, waits);
+            if missed > enough {
+                break;
+            }
         }
         missed
     }
 
-    fn mixed_late(&self, rate: f64, level: &Level) -> f64 {
+    fn mixed_late(&self, rate: f64, level: &Level, enough: f64) -> f64 {
         let (steps, traffic) = (self.steps, self.traffic);
         let asked = rate / self.replicas;
         let last = steps.decode_speed.len() - 1;
@@ -120,7 +133,10 @@ impl Pool<'_> {
                 1.0 / (1.0 - taken.min(MOST_PREFILL))
             })
             .collect();
-        let slow = self.decode_late(rate, level, &slowed);
+        let slow = self.decode_late(rate, level, &slowed, enough);
+        if slow > enough {
+            return slow;
+        }
         // (decode part of a step, room it leaves for prompts, use by decode alone), by bin.
         let full: Vec<(f64, f64, f64)> = traffic
             .decode_ratio
@@ -128,9 +144,9 @@ impl Pool<'_> {
             .zip(&slowed)
             .map(|(ratio, stretch)| {
                 let wanted = asked * ratio * traffic.mean_output_tok * stretch;
-                let seqs = interpolated(wanted, &steps.decode_speed, &steps.seqs);
+                let seqs = steps.decode_seqs(wanted);
                 let room = (self.chunk_tok - seqs).max(1.0);
-                let decode_s = interpolated(seqs, &steps.seqs, &steps.decode_s);
+                let decode_s = steps.decode_time_s(seqs);
                 (decode_s, room, wanted / steps.decode_speed[last])
             })
             .collect();
@@ -138,7 +154,8 @@ impl Pool<'_> {
             (decode_s + steps.extra_s_per_tok * room) / room
         };
         let typical_s = median(full.iter().map(per_tok_s).collect());
-        let idle_rate = self.replicas / typical_s / traffic.mean_uncached_tok;
+        // A router goes by unfinished requests, most of which decode: no queue is shared.
+        let idle_rate = 1.0 / typical_s / traffic.mean_uncached_tok;
         let linear_s =
             steps.extra_s_per_tok - steps.pair_s * traffic.mean_pairs / traffic.mean_uncached_tok;
         let cv = traffic.work_cv(|tokens, pairs| linear_s * tokens + pairs * steps.pair_s);
@@ -149,12 +166,15 @@ impl Pool<'_> {
             let prompt_tok = asked * traffic.prefill_ratio[i] * traffic.mean_uncached_tok;
             let used = prompt_tok * per_tok_s(&full[i]);
             let behind_s = backlog.after(used.max(decode_use), traffic.bin_s);
-            let queue = Queue::new(used, idle_rate, cv, self.replicas);
+            let queue = Queue::new(used, idle_rate, cv, 1.0);
             for (tokens, pairs, share) in traffic.prompts() {
                 let own_s =
                     (tokens / room).ceil() * decode_s + linear_s * tokens + pairs * steps.pair_s;
                 let slack_s = level.ttft_s - own_s - behind_s - decode_s * slowed[i] / 2.0;
                 late += share * weight * queue.longer_than(slack_s);
+            }
+            if late > enough {
+                break;
             }
         }
         1.0 - (1.0 - slow) * (1.0 - late)

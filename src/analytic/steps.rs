@@ -1,6 +1,6 @@
 //! A step table read at the few batch sizes that matter for one traffic.
 
-use super::{Traffic, rising};
+use super::{Traffic, interpolated, rising};
 use crate::Error;
 use crate::schedule::StepTable;
 
@@ -119,8 +119,63 @@ impl Steps {
         })
     }
 
+    /// Takes passes that only compute prompts.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when there is not one time for each size.
+    pub fn of_passes(
+        tokens: Vec<f64>,
+        linear_s: Vec<f64>,
+        pair_s: f64,
+        traffic: &Traffic,
+    ) -> Result<Self, Error> {
+        if tokens.is_empty() || tokens.len() != linear_s.len() {
+            return Err(Error::shape(
+                "linear_s",
+                linear_s.len(),
+                format!("{}, at least 1", tokens.len()),
+            ));
+        }
+        let pairs_per_tok = traffic.mean_pairs / traffic.mean_uncached_tok;
+        let prefill_s: Vec<f64> =
+            tokens.iter().zip(&linear_s).map(|(n, s)| s + pairs_per_tok * n * pair_s).collect();
+        Ok(Self {
+            extra_s_per_tok: pairs_per_tok * pair_s,
+            prefill_speed: rising(tokens.iter().zip(&prefill_s).map(|(n, s)| n / s)),
+            // Nobody decodes here; one sequence that takes for ever keeps the formulas whole.
+            decode_speed: vec![f64::MIN_POSITIVE],
+            decode_rising_s: vec![f64::MAX],
+            seqs: vec![1.0],
+            decode_s: vec![f64::MAX],
+            tokens,
+            prefill_s,
+            linear_s,
+            pair_s,
+        })
+    }
+
+    /// Returns the size of the prefill step that keeps up with so many tokens a second [tok].
+    pub fn prefill_size_tok(&self, tok_per_s: f64) -> f64 {
+        interpolated(tok_per_s, &self.prefill_speed, &self.tokens)
+    }
+
+    /// Returns the time of a prefill step with its attention [s].
+    pub fn prefill_time_s(&self, tokens: f64) -> f64 {
+        interpolated(tokens, &self.tokens, &self.prefill_s)
+    }
+
+    /// Returns the sequences in flight that keep up with so many tokens a second.
+    pub fn decode_seqs(&self, tok_per_s: f64) -> f64 {
+        interpolated(tok_per_s, &self.decode_speed, &self.seqs)
+    }
+
+    /// Returns the time of a step that decodes so many sequences [s].
+    pub fn decode_time_s(&self, seqs: f64) -> f64 {
+        interpolated(seqs, &self.seqs, &self.decode_s)
+    }
+
     /// Returns the largest prefill step [tok].
-    pub(super) fn most_tok(&self) -> f64 {
+    pub fn most_tok(&self) -> f64 {
         self.tokens[self.tokens.len() - 1]
     }
 }

@@ -81,13 +81,28 @@ impl PyAlone {
         Ok(Self(Alone::new(role, replicas, table.get(), shape, &moments.0)?))
     }
 
+    /// An optical server, whose passes of so many tokens take so long.
+    #[staticmethod]
+    #[pyo3(signature = (*, tokens, linear_s, pair_s, moments))]
+    fn of_passes(
+        tokens: PyReadonlyArray1<'_, f64>,
+        linear_s: PyReadonlyArray1<'_, f64>,
+        pair_s: f64,
+        moments: &PyMoments,
+    ) -> PyResult<Self> {
+        Ok(Self(Alone::of_passes(column(&tokens), column(&linear_s), pair_s, &moments.0)?))
+    }
+
     /// Returns a load that one server cannot exceed [request/s].
     fn bound(&self) -> f64 {
         self.0.bound()
     }
 
     /// Returns the highest load that `count` servers on one queue carry [request/s].
-    #[pyo3(signature = (*, count, ttft_s, tpot_s, decode_wait_s, quantile))]
+    ///
+    /// It is 0 when the level is not met at any load, or when it is not above `beat`.
+    #[pyo3(signature = (*, count, ttft_s, tpot_s, decode_wait_s, quantile, beat=0.0))]
+    #[expect(clippy::too_many_arguments, reason = "a level, by keyword")]
     fn carried(
         &self,
         py: Python<'_>,
@@ -96,9 +111,10 @@ impl PyAlone {
         tpot_s: f64,
         decode_wait_s: f64,
         quantile: f64,
+        beat: f64,
     ) -> f64 {
         let level = Level { ttft_s, tpot_s, decode_wait_s, quantile };
-        py.detach(|| self.0.carried(count, &level))
+        py.detach(|| self.0.carried(count, &level, beat))
     }
 
     /// Returns the share of requests that miss the level at a load.
@@ -114,6 +130,32 @@ impl PyAlone {
         quantile: f64,
     ) -> f64 {
         self.0.missed(rate_request_per_s, count, &Level { ttft_s, tpot_s, decode_wait_s, quantile })
+    }
+
+    /// Returns the size of the prefill step that keeps up with so many tokens a second [tok].
+    fn prefill_size_tok(&self, tok_per_s: f64) -> f64 {
+        self.0.steps().prefill_size_tok(tok_per_s)
+    }
+
+    /// Returns the time of a prefill step with its attention [s].
+    fn prefill_time_s(&self, tokens: f64) -> f64 {
+        self.0.steps().prefill_time_s(tokens)
+    }
+
+    /// Returns the sequences in flight that keep up with so many tokens a second.
+    fn decode_seqs(&self, tok_per_s: f64) -> f64 {
+        self.0.steps().decode_seqs(tok_per_s)
+    }
+
+    /// Returns the time of a step that decodes so many sequences [s].
+    fn decode_time_s(&self, seqs: f64) -> f64 {
+        self.0.steps().decode_time_s(seqs)
+    }
+
+    /// Largest prefill step [tok].
+    #[getter]
+    fn most_tok(&self) -> f64 {
+        self.0.steps().most_tok()
     }
 
     /// Prompt tokens of a step [tok].

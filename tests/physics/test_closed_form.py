@@ -10,8 +10,10 @@ import pytest
 from firstlight.errors import FirstlightError
 from firstlight.evaluate import question
 from firstlight.evaluate.analytic.load import load_of_question
-from firstlight.evaluate.analytic.pool import _made, carried, steps_of
+from firstlight.evaluate.analytic.pool import carried
+from firstlight.evaluate.analytic.unit import steps_of, unit
 from firstlight.evaluate.capacity import Slo
+from firstlight.evaluate.cell import group
 from firstlight.scenario import Scenario
 from reference import closed_form
 
@@ -43,7 +45,7 @@ def pools(asked):
         plan = plans[name]
         server = next(pool.server for pool in plan.pools if pool.role == role)
         yield (
-            _made(server, role=role, tp=tp, chunk_tok=chunk_tok, serving=plan.serving),
+            group(server, role=role, tp=tp, chunk_tok=chunk_tok, serving=plan.serving),
             plan.serving,
         )
 
@@ -82,6 +84,37 @@ def test_misses_and_capacity_are_those_of_the_plain_form(asked, slo, count):
             assert carried(mine, slo=slo, count=count) == pytest.approx(
                 closed_form.carried(made, plain, load=load, slo=slo), rel=1e-9
             )
+
+
+def test_passes_that_are_not_tabled_are_those_of_the_table(asked):
+    load = load_of_question(asked)
+    plan = asked.plan(asked.scenario.design("optical+gpu"))
+    server, serving = plan.pools[0].server, plan.serving
+    made = group(server, role="prefill", tp=1, chunk_tok=0, serving=serving)
+    mine = unit(server, role="prefill", tp=1, chunk_tok=0, serving=serving)
+    steps, tabled = mine.steps(load, serving), steps_of(made, load=load, serving=serving)
+    assert mine.chunk_tok == made.chunk_tok
+    np.testing.assert_allclose(steps.tokens, tabled.tokens, rtol=1e-12)
+    np.testing.assert_allclose(steps.prefill_s, tabled.prefill_s, rtol=1e-9)
+    for tokens in (1, 300, made.chunk_tok):
+        assert mine.joules.linear_j(tokens) == pytest.approx(
+            made.table.linear_pj[tokens] / 1e12, rel=1e-9
+        )
+    assert mine.joules.head_j() == pytest.approx(made.table.head_pj[1] / 1e12, rel=1e-9)
+    assert mine.joules.pair_j(9) == pytest.approx(
+        made.table.prefill_attn_pair_fj[9] / 1e15, rel=1e-4
+    )
+    slo = LEVELS[0]
+    assert carried(steps, slo=slo) == pytest.approx(carried(tabled, slo=slo), rel=1e-6)
+
+
+def test_what_does_no_better_is_told_by_one_look(asked):
+    load = load_of_question(asked)
+    for made, serving in pools(asked):
+        steps = steps_of(made, load=load, serving=serving)
+        rate = carried(steps, slo=LEVELS[0])
+        assert carried(steps, slo=LEVELS[0], beat=0.9 * rate) == rate
+        assert carried(steps, slo=LEVELS[0], beat=1.1 * rate + 1e-9) == 0.0
 
 
 def test_traffic_that_cannot_be_is_refused(asked):

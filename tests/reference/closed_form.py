@@ -228,7 +228,8 @@ def _mixed_miss(made, steps, rates, *, load, slo):
     cv = _work_cv(linear * load.uncached_tok + quadratic, load=load)
     late = np.zeros(len(rates))
     typical_s = np.median(full_s / room, axis=1)[:, None]
-    idle_rate = made.replicas / typical_s / load.mean_uncached_tok
+    # A router goes by unfinished requests, most of which decode: no queue is shared.
+    idle_rate = 1.0 / typical_s / load.mean_uncached_tok
     for length, share in zip(load.uncached_tok, load.uncached_weight, strict=True):
         own_s = np.ceil(length / room) * decode_s + linear * length
         own_s = own_s + _pairs(load, length) * steps.pair_s
@@ -238,7 +239,7 @@ def _mixed_miss(made, steps, rates, *, load, slo):
             use=use,
             rate=idle_rate,
             cv=cv,
-            servers=made.replicas,
+            servers=1,
         )
         late += share * (queued @ weight)
     return 1.0 - (1.0 - slow) * (1.0 - late)

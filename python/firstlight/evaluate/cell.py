@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from firstlight import optics, roofline, schedule
-from firstlight.errors import ModelError
+from firstlight.errors import CatalogError, ModelError
 
 if TYPE_CHECKING:
     from firstlight.evaluate.servers import Server
@@ -158,13 +158,16 @@ def fitting_tp(server: Server, *, serving: Serving) -> tuple[int, ...]:
         ModelError: It fits at none; the message is that of the largest degree.
     """
     fitting: list[int] = []
-    refusal: ModelError | None = None
+    refusal: CatalogError | ModelError | None = None
     for tp in TENSOR_PARALLEL:
         if tp > server.accelerators or server.accelerators % tp:
             continue
         try:
             _blocks(server.device, tp, serving)
-        except ModelError as error:
+            if tp > 1:
+                # a device whose link nobody has stated joins no group
+                _table(server.device, tp, serving)
+        except (CatalogError, ModelError) as error:
             refusal = error
         else:
             fitting.append(tp)

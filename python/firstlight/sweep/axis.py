@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import numpy as np
 
 from firstlight import units
-from firstlight.errors import ScenarioError, UnitError, nearest
+from firstlight.errors import ScenarioError, UnitError, nearest, written
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Value = float | str
 Kind = Literal["uniform", "loguniform", "normal", "lognormal", "triangular"]
 _SPAN = re.compile(
-    r"\s*(?P<low>.+?)\s*\.\.\s*(?P<high>[^:]+?)\s*(?::(?P<kind>log|lin):(?P<n>\d+))?\s*"
+    r"\s*(?P<low>.+?)\s*\.\.\s*(?P<high>[^:]+?)\s*(?::(?P<kind>log|lin):(?P<n>[0-9]+))?\s*"
 )
 _NAMED = re.compile(r"\s*(?P<kind>[a-z]+)\s*\((?P<rest>[^)]*)\)\s*")
 _NEEDS: dict[str, tuple[str, ...]] = {
@@ -116,14 +116,15 @@ def number(text: str, *, field: str) -> float:
         ScenarioError: It is none.
     """
     try:
-        value = float(text)
+        # float() also takes the digits of other scripts
+        value = float(text) if text.isascii() else None
     except ValueError:
-        pass
-    else:
+        value = None
+    if value is not None:
         if not math.isfinite(value):
             raise ScenarioError(f"{field}: {text!r} is not allowed; a finite number")
         return value
-    match = re.fullmatch(r"\s*([+-]?[\d._]+(?:[eE][+-]?\d+)?)\s*(.+?)\s*", text)
+    match = re.fullmatch(r"\s*([+-]?[0-9._]+(?:[eE][+-]?[0-9]+)?)\s*(.+?)\s*", text)
     if match is not None:
         for unit in ("s", "W", "Hz", "J", "byte", "tok", "$", "$/kWh", "1", "dB"):
             try:
@@ -159,10 +160,10 @@ def _plain(field: str, item: object) -> Value:
     if isinstance(item, str):
         return item
     if isinstance(item, bool) or not isinstance(item, int | float | np.number):
-        raise ScenarioError(f"{field}: {item!r}; allowed: numbers and words")
+        raise ScenarioError(f"{field}: {written(item)}; allowed: numbers and words")
     value = float(item)
     if not math.isfinite(value):
-        raise ScenarioError(f"{field}: {item!r}; allowed: finite numbers")
+        raise ScenarioError(f"{field}: {written(item)}; allowed: finite numbers")
     return value
 
 
@@ -215,12 +216,12 @@ def _distribution(field: str, given: Mapping[str, object]) -> Distribution:
     kind = given.get("dist")
     if kind not in _NEEDS:
         hint = nearest(str(kind), _NEEDS)
-        raise ScenarioError(f"{field}: dist = {kind!r}; allowed: {', '.join(_NEEDS)}{hint}")
+        raise ScenarioError(f"{field}: dist = {written(kind)}; allowed: {', '.join(_NEEDS)}{hint}")
     needs = _NEEDS[str(kind)]
     extra = set(given) - set(needs) - {"dist"}
     if extra or any(name not in given for name in needs):
         raise ScenarioError(
-            f"{field}: {dict(given)!r}; a {kind} distribution takes {', '.join(needs)}"
+            f"{field}: {written(given)}; a {kind} distribution takes {', '.join(needs)}"
         )
     values: dict[str, float] = {}
     for name in needs:
@@ -234,7 +235,7 @@ def _distribution(field: str, given: Mapping[str, object]) -> Distribution:
             raise ScenarioError(f"{field}: mode {values['mode']:g} is outside low..high")
     spread = values.get("std", values.get("sigma", 1.0))
     if spread <= 0 or values.get("median", 1.0) <= 0:
-        raise ScenarioError(f"{field}: {dict(given)!r}; allowed: std, sigma and median above 0")
+        raise ScenarioError(f"{field}: {written(given)}; allowed: std, sigma and median above 0")
     return Distribution(field=field, kind=cast("Kind", kind), parameters=values)
 
 

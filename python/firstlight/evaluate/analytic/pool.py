@@ -12,23 +12,23 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from firstlight import _core
 from firstlight.errors import InfeasibleError, ModelError
 from firstlight.evaluate import screen
-from firstlight.evaluate.cell import fitting_tp, group, room_tok
-from firstlight.schedule.compiled import compiled
+from firstlight.evaluate.analytic.unit import unit
+from firstlight.evaluate.cell import fitting_tp
 
 if TYPE_CHECKING:
+    from firstlight import _core
     from firstlight.evaluate.analytic.load import Load
+    from firstlight.evaluate.analytic.unit import Unit
     from firstlight.evaluate.capacity import Slo
-    from firstlight.evaluate.cell import Group, Role, Serving
+    from firstlight.evaluate.cell import Serving
     from firstlight.evaluate.screen import PoolPlan
     from firstlight.evaluate.servers import Server
 
-FEMTO = 1e15
 CROWD = 6
 """Prefill servers of a large cell; long prompts hold up others less where there are more."""
-RATE_FRAC = {"prefill": 1.0, "decode": 1.03, "mixed": 0.93}
+RATE_FRAC = {"prefill": 1.0, "decode": 1.03, "mixed": 0.88}
 """Simulated over closed-form capacity, fitted to whole designs; see docs/analytic.md."""
 
 
@@ -37,13 +37,15 @@ class Alone:
     """One pool by itself.
 
     Attributes:
-        group: One server in its role.
+        server: The server.
+        unit: The server in its role.
         steps: Its step table at the batch sizes of this traffic.
         rate_request_per_s: What one server carries within the service level [request/s].
         crowd_frac: What each of `CROWD` servers of one queue carries, over one alone.
     """
 
-    group: Group
+    server: Server
+    unit: Unit
     steps: _core.Alone
     rate_request_per_s: float
     crowd_frac: float = 1.0
@@ -54,33 +56,14 @@ class Alone:
         return count * self.rate_request_per_s * (1.0 + (self.crowd_frac - 1.0) * share)
 
 
-def steps_of(made: Group, *, load: Load, serving: Serving) -> _core.Alone:
-    """Return one server's step table at the batch sizes that matter for a traffic.
-
-    Args:
-        made: One server in its role.
-        load: The traffic.
-        serving: How the model is served.
-    """
-    return _core.Alone(
-        role=made.role,
-        replicas=made.replicas,
-        table=compiled(made.table),
-        chunk_tok=made.chunk_tok,
-        max_seqs=made.max_seqs,
-        kv_blocks=made.kv_blocks,
-        block_tok=serving.block_tok,
-        moments=load.moments,
-    )
-
-
-def carried(steps: _core.Alone, *, slo: Slo, count: int = 1) -> float:
+def carried(steps: _core.Alone, *, slo: Slo, count: int = 1, beat: float = 0.0) -> float:
     """Return the highest load servers carry within the service level, before any fit [request/s].
 
     Args:
         steps: One server.
         slo: The service level.
         count: Servers that share one queue.
+        beat: What has to be beaten; 0 is returned when it is not [request/s].
     """
     return steps.carried(
         count=count,
@@ -88,6 +71,7 @@ def carried(steps: _core.Alone, *, slo: Slo, count: int = 1) -> float:
         tpot_s=slo.tpot_s,
         decode_wait_s=screen.DECODE_WAIT_STEPS * slo.tpot_s,
         quantile=slo.quantile,
+        beat=beat,
     )
 
 
@@ -131,7 +115,7 @@ def alone(pool: PoolPlan, *, serving: Serving, load: Load, slo: Slo) -> Alone:
             f"{slo.quantile:.0%} of requests at any load"
         )
     # A server's price may differ from that of the one that was looked up.
-    return replace(best, group=replace(best.group, server=pool.server))
+    return replace(best, server=pool.server)
 
 
 @lru_cache(maxsize=8192)
@@ -139,40 +123,35 @@ def _alone(key: _Key, *, serving: Serving, load: Load, slo: Slo) -> Alone:
     pool = key.pool
 
     def tried(options: list[tuple[int, int]], best: Alone | None) -> Alone:
-        made = [_made(pool.server, role=pool.role, tp=tp, chunk_tok=chunk, serving=serving)
+        made = [unit(pool.server, role=pool.role, tp=tp, chunk_tok=chunk, serving=serving)
                 for tp, chunk in options]  # fmt: skip
-        steps = [steps_of(one, load=load, serving=serving) for one in made]
+        steps = [one.steps(load, serving) for one in made]
         bounds = [step.bound() for step in steps]
         for bound, one, step in sorted(zip(bounds, made, steps, strict=True), key=lambda x: -x[0]):
             # What cannot carry more than the best needs no closer look.
             if best is None or bound * RATE_FRAC[one.role] > best.rate_request_per_s:
-                rate = carried(step, slo=slo) * RATE_FRAC[one.role]
+                beat = 0.0 if best is None else best.rate_request_per_s / RATE_FRAC[one.role]
+                rate = carried(step, slo=slo, beat=beat) * RATE_FRAC[one.role]
                 if best is None or rate > best.rate_request_per_s:
-                    best = Alone(group=one, steps=step, rate_request_per_s=rate)
+                    best = Alone(server=pool.server, unit=one, steps=step, rate_request_per_s=rate)
         if best is None:
             raise ModelError(f"{pool.server.id} as {pool.role}: no parallelism to try")
         return best
 
-    first, further = _options(pool, serving, load=load)
+    first, further = _options(pool, serving)
     best = tried(first, None)
-    best = tried([(best.group.tp, chunk) for chunk in further], best)
+    best = tried([(best.unit.tp, chunk) for chunk in further], best)
     if pool.role != "prefill" or best.rate_request_per_s <= 0:
         return best
     rate = carried(best.steps, slo=slo, count=CROWD) * RATE_FRAC["prefill"]
     return replace(best, crowd_frac=max(rate / CROWD / best.rate_request_per_s, 1.0))
 
 
-def _options(
-    pool: PoolPlan, serving: Serving, *, load: Load
-) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
+def _options(pool: PoolPlan, serving: Serving) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
     """Return (parallelism, chunk) to try first, and the chunks to try with the best of them."""
     if pool.server.engine is not None:
         return [(1, pool.chunk_tok or 0)], ()
     degrees = _fitting(pool.server, serving) if pool.tp is None else (pool.tp,)
-    # A replica that could never hold the longest request would refuse it.
-    longest = load.longest_prompt_tok if pool.role == "prefill" else load.longest_tok
-    roomy = [tp for tp in degrees if room_tok(pool.server, tp=tp, serving=serving) >= longest]
-    degrees = tuple(roomy) or degrees[-1:]
     chunks = {
         "mixed": screen.CHUNKS_MIXED_TOK,
         "prefill": screen.CHUNKS_PREFILL_TOK,
@@ -184,7 +163,6 @@ def _options(
 
 
 _FITTING: dict[tuple[str, Serving], tuple[int, ...]] = {}
-_GROUPS: dict[tuple[str, str, int, int, Serving], Group] = {}
 
 
 def _fitting(server: Server, serving: Serving) -> tuple[int, ...]:
@@ -192,13 +170,3 @@ def _fitting(server: Server, serving: Serving) -> tuple[int, ...]:
     if key not in _FITTING:
         _FITTING[key] = fitting_tp(server, serving=serving)
     return _FITTING[key]
-
-
-def _made(server: Server, *, role: Role, tp: int, chunk_tok: int, serving: Serving) -> Group:
-    """Return one server in its role; GPU groups are kept, for only their server's price changes."""
-    if server.engine is not None:
-        return group(server, role=role, tp=tp, chunk_tok=chunk_tok, serving=serving)
-    key = server.id, role, tp, chunk_tok, serving
-    if key not in _GROUPS:
-        _GROUPS[key] = group(server, role=role, tp=tp, chunk_tok=chunk_tok, serving=serving)
-    return replace(_GROUPS[key], server=server)
