@@ -61,11 +61,15 @@ def written(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}" if float(f"{value:g}") == value else repr(float(value))
     if isinstance(value, Mapping):
-        inside = ", ".join(f"{key} = {written(item)}" for key, item in value.items())
+        inside = ", ".join(f"{_key(key)} = {written(item)}" for key, item in value.items())
         return f"{{ {inside} }}" if inside else "{}"
     if isinstance(value, list | tuple | set | frozenset):
         return f"[{', '.join(written(item) for item in value)}]"
-    return str(value)
+    return " ".join(str(value).split())
+
+
+def _key(key: object) -> str:
+    return key if isinstance(key, str) and key.isidentifier() else repr(key)
 
 
 MOST_NAMED = 12
