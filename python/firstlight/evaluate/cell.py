@@ -41,6 +41,8 @@ class Serving:
         link_frac: Share of the network cards a KV hand-over attains.
         link_latency_s: Start of a hand-over [s].
         first_token: Who emits the first token after a hand-over.
+        local_below_tok: Uncached tokens below which the decode pool computes a prompt itself, where
+            disaggregation is conditional [tok].
     """
 
     shape: ModelShape
@@ -55,6 +57,7 @@ class Serving:
     link_frac: float
     link_latency_s: float
     first_token: Literal["prefill", "decode"]
+    local_below_tok: int = 2048
 
     @property
     def kv_bits(self) -> int:
@@ -147,7 +150,9 @@ class Cell:
             link_tok_ps=tok_ps,
             link_latency_ps=round(serving.link_latency_s * 1e12),
             first_token=serving.first_token,
-            disaggregation=schedule.Disaggregation(policy=self.disaggregate),
+            disaggregation=schedule.Disaggregation(
+                policy=self.disaggregate, local_below_tok=serving.local_below_tok
+            ),
         )
 
 

@@ -83,6 +83,7 @@ class Question:
             link_frac=self.number("kv_link_frac"),
             link_latency_s=self.number("kv_latency_s"),
             first_token=self.scenario.first_token,
+            local_below_tok=design.policy.local_below_tok or int(self.number("local_below_tok")),
         )
 
     def plan(

@@ -308,6 +308,8 @@ def _present(section: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if key == "pools":
             done[key] = [_present(pool) for pool in value]
+        elif key == "policy":
+            done[key] = _present(value)
         else:
             done[key] = list(value) if isinstance(value, tuple) else value
     return done

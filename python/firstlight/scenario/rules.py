@@ -187,6 +187,7 @@ POLICY: Mapping[str, Rule] = MappingProxyType(
         "batching": Rule(words=("vllm-v1",)),
         "chunk_tok": Rule(unit="tok", low=16, high=1e6, whole=True, words=("auto",)),
         "disaggregate": Rule(words=("never", "always", "conditional")),
+        "local_below_tok": Rule(unit="tok", low=1, high=1e8, whole=True, optional=True),
     }
 )
 POOL: Mapping[str, Rule] = MappingProxyType(
