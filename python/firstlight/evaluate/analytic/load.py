@@ -195,23 +195,25 @@ def _lengths_of(
     correlation_s: float,
 ) -> _Lengths:
     """Return the lengths of a traffic; the last few are kept."""
-    scaled = workload.scale_lengths(
+    made = workload.scale_lengths(
         trace_of(name, seed),
         context_tok=context_tok,
         output_tok=output_tok,
         max_context_tok=max_context_tok,
-    ).trace
+    )
+    scaled = made.trace
     isl, osl = scaled.isl_tok.astype(np.float64), scaled.osl_tok.astype(np.float64)
     place = np.array(LENGTH_QUANTILES) * (len(scaled.isl_tok) - 1)
     below = place.astype(np.intp)
     above = np.minimum(below + 1, len(scaled.isl_tok) - 1)
-    in_order = np.partition(scaled.isl_tok, np.unique([*below, *above]))
+    # Scaling keeps the order of lengths; cutting to the model's context need not.
+    in_order = np.sort(scaled.isl_tok) if made.clipped_frac else scaled.isl_tok[_order(name, seed)]
     return _Lengths(
         isl_tok=scaled.isl_tok,
         below_tok=in_order[below],
         above_tok=in_order[above],
         between=place - below,
-        rate_ratio=_ratio(name, seed, None, correlation_s=correlation_s),
+        rate_ratio=_rate_ratio(name, seed, correlation_s=correlation_s),
         decode_ratio=_ratio(name, seed, osl, correlation_s=correlation_s),
         mean_input_tok=float(isl.mean()),
         mean_output_tok=float(osl.mean()),
@@ -232,6 +234,18 @@ def _bins(name: str, seed: int) -> tuple[NDArray[np.intp], int]:
     bins = max(int(trace.duration_s / BIN_S * FINE), 1)
     place = trace.arrival_ps() / PS_PER_S / trace.duration_s * bins
     return np.minimum(place.astype(np.intp), bins - 1), bins
+
+
+@lru_cache(maxsize=16)
+def _order(name: str, seed: int) -> NDArray[np.intp]:
+    """Return the places of a trace's prompts from the shortest to the longest, (requests,)."""
+    return np.argsort(trace_of(name, seed).isl_tok, kind="stable")
+
+
+@lru_cache(maxsize=64)
+def _rate_ratio(name: str, seed: int, *, correlation_s: float) -> F64:
+    """Return the rate of arrivals over its mean by bin."""
+    return _ratio(name, seed, None, correlation_s=correlation_s)
 
 
 def _ratio(name: str, seed: int, amount: F64 | None, *, correlation_s: float) -> F64:

@@ -122,9 +122,7 @@ def alone(pool: PoolPlan, *, serving: Serving, load: Load, slo: Slo) -> Alone:
 def _alone(key: _Key, *, serving: Serving, load: Load, slo: Slo) -> Alone:
     pool = key.pool
 
-    def tried(options: list[tuple[int, int]], best: Alone | None) -> Alone:
-        made = [unit(pool.server, role=pool.role, tp=tp, chunk_tok=chunk, serving=serving)
-                for tp, chunk in options]  # fmt: skip
+    def tried(made: tuple[Unit, ...], best: Alone | None) -> Alone:
         steps = [one.steps(load, serving) for one in made]
         bounds = [step.bound() for step in steps]
         for bound, one, step in sorted(zip(bounds, made, steps, strict=True), key=lambda x: -x[0]):
@@ -138,13 +136,29 @@ def _alone(key: _Key, *, serving: Serving, load: Load, slo: Slo) -> Alone:
             raise ModelError(f"{pool.server.id} as {pool.role}: no parallelism to try")
         return best
 
-    first, further = _options(pool, serving)
+    first, further = _units(key, serving)
     best = tried(first, None)
-    best = tried([(best.unit.tp, chunk) for chunk in further], best)
+    best = tried(further.get(best.unit.tp, ()), best)
     if pool.role != "prefill" or best.rate_request_per_s <= 0:
         return best
     rate = carried(best.steps, slo=slo, count=CROWD) * RATE_FRAC["prefill"]
     return replace(best, crowd_frac=max(rate / CROWD / best.rate_request_per_s, 1.0))
+
+
+@lru_cache(maxsize=512)
+def _units(key: _Key, serving: Serving) -> tuple[tuple[Unit, ...], dict[int, tuple[Unit, ...]]]:
+    """Return what is tried first, and by parallelism what is tried with the best of them."""
+    pool = key.pool
+
+    def made(tp: int, chunk_tok: int) -> Unit:
+        return unit(pool.server, role=pool.role, tp=tp, chunk_tok=chunk_tok, serving=serving)
+
+    first, further = _options(pool, serving)
+    degrees = [tp for tp, _ in first]
+    return (
+        tuple(made(tp, chunk) for tp, chunk in first),
+        {tp: tuple(made(tp, chunk) for chunk in further) for tp in degrees},
+    )
 
 
 def _options(pool: PoolPlan, serving: Serving) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
