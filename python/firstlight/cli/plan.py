@@ -29,7 +29,7 @@ _OBJECTIVES = ("goodput-per-watt", "goodput", "cost", "carbon")
 )
 @click.option("--price", "price_usd", type=float, metavar="USD", help="Most money for servers.")
 @click.option("--servers", "max_servers", type=int, metavar="N", help="Most servers.")
-@click.option("--racks-there", "max_racks", type=int, metavar="N",
+@click.option("--most-racks", "max_racks", type=int, metavar="N",
               help="Most racks, each of facility.rack_power_w (35 kW of air when it is not set).")  # fmt: skip
 @click.option("--cooling", type=click.Choice(["any", "air"]), default="any", show_default=True)
 @click.option("--use", "servers", multiple=True, metavar="ID", help="Only these servers.")
@@ -177,7 +177,7 @@ def table(found: Plan) -> str:
             f"{_per_unit(margin.per_unit, margin.unit):>32}"
         )  # fmt: skip
         lines.append(f"  {margin.resource:18}{margin.elasticity:>7.2f} % a per cent{worth}")
-    lines += ["", "share of requests within the limits, by load [request/s]"]
+    lines += ["", "share of requests within the limits, by load [request/s], on a sample"]
     lines.append("  " + "".join(f"{rate:>11,.0f}" for rate, _ in found.attainment))
     lines.append("  " + "".join(f"{share:>11.1%}" for _, share in found.attainment))
     lines += ["", f"{'frontier':41}{'tok/s/user':>12}{'tok/s/MW':>13}{'J/tok':>10}"]

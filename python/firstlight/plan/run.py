@@ -379,6 +379,8 @@ def _frontier(simulated: list[Survivor], asked: Question, screen: Screen) -> lis
     """Return tokens a second and person against tokens a second and megawatt, by closed form."""
     points: list[FrontierPoint] = []
     for one in simulated:
+        if one.candidate.plan.disaggregate == "conditional":
+            continue  # the closed form knows no other policy than "always"
         for tpot_s in TPOT_S:
             tighter = replace(asked, slo=replace(asked.slo, tpot_s=tpot_s))
             try:
