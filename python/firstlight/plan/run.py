@@ -12,6 +12,7 @@ from firstlight.evaluate.analytic import Point
 from firstlight.evaluate.analytic.boundary import Boundary, break_even
 from firstlight.evaluate.analytic.fleet import Estimate, design_estimate
 from firstlight.evaluate.crew import Crew
+from firstlight.evaluate.screen import screen as screen_pool
 from firstlight.plan.choose import OBJECTIVES, Candidate, Objective, Screen, choose, front, score
 from firstlight.plan.margin import Margin, Relaxation, Step, margins, relaxations, upgrades
 from firstlight.plan.space import AIR_RACK_W, Limits, Space, capped, space_of
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from firstlight.evaluate.capacity import Traffic
     from firstlight.evaluate.design import Solved
     from firstlight.evaluate.question import Question
+    from firstlight.evaluate.screen import Screened
     from firstlight.evaluate.search import DesignPlan
     from firstlight.scenario import Scenario
 
@@ -275,23 +277,48 @@ def _simulate(
         # Whether short prompts had better stay on the decode pool only a simulation can tell.
         first += [replace(first[0], plan=_conditional(first[0].plan, n)) for n in LOCAL_BELOW_TOK]
     traffic = screen_traffic(asked, first)
-    crew = Crew(progress=tell, cancelled=cancelled)
-    crew.total = len(first) + 1
+    with Crew(progress=tell, cancelled=cancelled) as crew:
+        crew.total = len(first) + 1
+        alone = _alone(first[0].plan, asked=asked, traffic=traffic, crew=crew)
 
-    def sampled(place: int) -> tuple[Survivor, Solved]:
-        one = first[place]
-        solved = _solved(one, asked=asked, traffic=traffic, cancelled=crew.cancelled)
-        crew.tick(f"simulated {one.plan.name}")
-        record = design.record(solved, budget=asked.budget)
-        return Survivor(candidate=one, simulated=record, whole=False), solved
+        def sampled(place: int) -> tuple[Survivor, Solved]:
+            one = first[place]
+            # What a pool does alone does not depend on which prompts it is sent.
+            known = alone if place == 0 or one.plan.disaggregate == "conditional" else None
+            solved = _solved(one, asked=asked, traffic=traffic, screened=known, crew=crew)
+            crew.tick(f"simulated {one.plan.name}")
+            record = design.record(solved, budget=asked.budget)
+            return Survivor(candidate=one, simulated=record, whole=False), solved
 
-    found = list(crew.map(sampled, range(len(first))).values())
-    found = _over_the_whole(found, asked=asked, sample=traffic, objective=objective, crew=crew)
+        found = list(crew.map(sampled, range(len(first))).values())
+        found = _over_the_whole(found, asked=asked, sample=traffic, objective=objective, crew=crew)
     kept = [one for one in found if one[0].simulated.feasible]
     if not kept:
         reasons = "; ".join(f"{s.candidate.plan.name}: {s.simulated.reason}" for s, _ in found)
         raise InfeasibleError(f"what looked feasible is not when simulated: {reasons}")
     return sorted(kept, key=lambda one: -_simulated_score(one[0].simulated, objective))
+
+
+def _alone(
+    plan: DesignPlan, *, asked: Question, traffic: Traffic, crew: Crew
+) -> list[Screened] | None:
+    """Return what each pool of a design does alone; None where one cannot do it at all."""
+
+    def one(place: int) -> Screened | None:
+        try:
+            return screen_pool(
+                plan.pools[place],
+                plan.serving,
+                traffic=traffic,
+                slo=asked.slo,
+                cancelled=crew.cancelled,
+            )
+        except (InfeasibleError, ModelError):
+            return None  # said again, with its reason, when the design is solved
+
+    found = list(crew.map(one, range(len(plan.pools))).values())
+    known = [each for each in found if each is not None]
+    return known if len(known) == len(found) else None
 
 
 def _conditional(plan: DesignPlan, local_below_tok: int) -> DesignPlan:
@@ -352,16 +379,22 @@ def _solved(
     *,
     asked: Question,
     traffic: Traffic,
-    cancelled: Callable[[], bool] | None,
+    screened: list[Screened] | None,
+    crew: Crew,
 ) -> Solved:
     try:
         found = search.best_cell(
-            one.plan, traffic=traffic, slo=asked.slo, budget=asked.budget, cancelled=cancelled
+            one.plan,
+            traffic=traffic,
+            slo=asked.slo,
+            budget=asked.budget,
+            screened=screened,
+            cancelled=crew.cancelled,
         )
     except (InfeasibleError, ModelError) as error:
         return design.refused(one.plan, str(error))
     return design.solve(
-        one.plan, found, full=traffic, slo=asked.slo, budget=asked.budget, cancelled=cancelled
+        one.plan, found, full=traffic, slo=asked.slo, budget=asked.budget, cancelled=crew.cancelled
     )
 
 
