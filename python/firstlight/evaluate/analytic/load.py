@@ -195,12 +195,7 @@ def _lengths_of(
     correlation_s: float,
 ) -> _Lengths:
     """Return the lengths of a traffic; the last few are kept."""
-    made = workload.scale_lengths(
-        trace_of(name, seed),
-        context_tok=context_tok,
-        output_tok=output_tok,
-        max_context_tok=max_context_tok,
-    )
+    made = _scaled(name, seed, context_tok, output_tok, max_context_tok)
     scaled = made.trace
     isl, osl = scaled.isl_tok.astype(np.float64), scaled.osl_tok.astype(np.float64)
     place = np.array(LENGTH_QUANTILES) * (len(scaled.isl_tok) - 1)
@@ -218,6 +213,34 @@ def _lengths_of(
         mean_input_tok=float(isl.mean()),
         mean_output_tok=float(osl.mean()),
         context_tok=float((osl * (isl + osl / 2)).sum() / osl.sum()),
+    )
+
+
+def scaled_of(
+    name: str,
+    seed: int,
+    *,
+    context_tok: float | None,
+    output_tok: float | None,
+    max_context_tok: int,
+) -> workload.Trace:
+    """Return a trace with its lengths moved; the last few are kept."""
+    return _scaled(name, seed, context_tok, output_tok, max_context_tok).trace
+
+
+@lru_cache(maxsize=8)
+def _scaled(
+    name: str,
+    seed: int,
+    context_tok: float | None,
+    output_tok: float | None,
+    max_context_tok: int,
+) -> workload.ScaledTrace:
+    return workload.scale_lengths(
+        trace_of(name, seed),
+        context_tok=context_tok,
+        output_tok=output_tok,
+        max_context_tok=max_context_tok,
     )
 
 
