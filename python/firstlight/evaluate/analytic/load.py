@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from firstlight import workload
+from firstlight import _core, workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,10 +62,23 @@ class Load:
     longest_prompt_tok: int
     longest_tok: int
 
-    def pairs(self, uncached_tok: float) -> float:
-        """Return the query-key pairs of a prompt with that many tokens to compute."""
-        behind = self.mean_input_tok / self.mean_uncached_tok - 1.0
-        return uncached_tok * uncached_tok * (behind + 0.5)
+    @cached_property
+    def moments(self) -> _core.Moments:
+        """The same as the compiled formulas take it."""
+        return _core.Moments(
+            rate_ratio=self.rate_ratio,
+            prefill_ratio=self.prefill_ratio,
+            decode_ratio=self.decode_ratio,
+            uncached_tok=self.uncached_tok,
+            uncached_weight=self.uncached_weight,
+            mean_uncached_tok=self.mean_uncached_tok,
+            uncached_cv=self.uncached_cv,
+            mean_input_tok=self.mean_input_tok,
+            mean_output_tok=self.mean_output_tok,
+            mean_pairs=self.mean_pairs,
+            context_tok=self.context_tok,
+            bin_s=BIN_S,
+        )
 
 
 @lru_cache(maxsize=512)
