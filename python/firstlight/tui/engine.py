@@ -22,7 +22,7 @@ from firstlight.tui.answer import Answer, DesignAnswer, Tier, Timeline, Verdict
 from firstlight.tui.field import BY_KEY, NUMERIC, Field, Scale
 from firstlight.tui.metric import Metric, ratio
 from firstlight.tui.number import Range, Value
-from firstlight.tui.solver import Cancel, Cancelled, HasClaims, HasTimeline, Solver
+from firstlight.tui.solver import Cancel, Cancelled, CanWarmUp, HasClaims, HasTimeline, Solver
 from firstlight.tui.state import Setup, share
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ CURVE_POINTS = 65
 NO_CLOSED_FORM = "this engine gives no closed form, which curves, map and sensitivity need"
 """Said where a picture cannot be had."""
 
-OVERTAKEN_S = 0.012
+OVERTAKEN_S = 0.025
 """A coarse simulation at least this fast leaves the closed form unshown."""
 
 PAINT_S = 0.025
@@ -392,6 +392,9 @@ class Engine:
         yield from self._curve(generation, question)
         yield from self._tornado(generation, question)
         yield from self._map(generation, question)
+        if isinstance(self.solver, CanWarmUp):
+            for _ in self.solver.warm(question.setup.nominal()):
+                yield True
 
     def _pin(self, generation: int, question: Question) -> Iterator[bool]:
         if question.pinned is None:

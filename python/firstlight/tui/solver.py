@@ -18,7 +18,7 @@ from firstlight.tui.closed_form import LABELS, in_order
 from firstlight.tui.metric import METRICS, PARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from firstlight.evaluate import Comparison, Design
     from firstlight.tui.state import Setup
@@ -100,6 +100,15 @@ class HasClaims(Protocol):
         ...
 
 
+@runtime_checkable
+class CanWarmUp(Protocol):
+    """A solver that can do ahead what the next questions are likely to need."""
+
+    def warm(self, setup: Setup) -> Iterator[None]:
+        """Do one short piece of work a step."""
+        ...
+
+
 class RealSolver:
     """The calculation of this package: closed form, one cell's minute, and the whole comparison."""
 
@@ -165,6 +174,16 @@ class RealSolver:
             for one in quick.designs
         )
         return replace(quick, tier=Tier.COARSE, designs=designs)
+
+    def warm(self, setup: Setup) -> Iterator[None]:
+        """Draw the arrivals that the coarse tier may need next.
+
+        Args:
+            setup: Plain numbers only.
+        """
+        from firstlight.tui import coarse
+
+        return coarse.warm(setup)
 
     def timeline(self, setup: Setup, *, design: str, cancel: Cancel) -> Timeline:
         """Return a few seconds of one design's cell at its capacity.

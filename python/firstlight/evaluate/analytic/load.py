@@ -106,9 +106,13 @@ def load_of(
         shared_prefix_tok: Tokens all prompts share, present wherever they go [tok].
     """
     trace = trace_of(name, seed)
-    scaled = workload.scale_lengths(
-        trace, context_tok=context_tok, output_tok=output_tok, max_context_tok=max_context_tok
-    ).trace
+    scaled = scaled_of(
+        name,
+        seed,
+        context_tok=context_tok,
+        output_tok=output_tok,
+        max_context_tok=max_context_tok,
+    )
     isl = scaled.isl_tok.astype(np.float64)
     osl = scaled.osl_tok.astype(np.float64)
     cached = workload.cached_tok(scaled.isl_tok, cached_frac=cached_frac)
@@ -162,6 +166,24 @@ def _middles(quantiles: tuple[float, ...]) -> Iterator[float]:
 def trace_of(name: str, seed: int) -> workload.Trace:
     """Return a trace; the last few are kept."""
     return workload.load(name, seed=seed)
+
+
+@lru_cache(maxsize=8)
+def scaled_of(
+    name: str,
+    seed: int,
+    *,
+    context_tok: float | None,
+    output_tok: float | None,
+    max_context_tok: int,
+) -> workload.Trace:
+    """Return a trace with its lengths moved; the last few are kept."""
+    return workload.scale_lengths(
+        trace_of(name, seed),
+        context_tok=context_tok,
+        output_tok=output_tok,
+        max_context_tok=max_context_tok,
+    ).trace
 
 
 @lru_cache(maxsize=16)

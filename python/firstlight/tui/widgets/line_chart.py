@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -300,20 +301,30 @@ def masks(grid: npt.NDArray[np.bool_], symbols: Symbols) -> npt.NDArray[np.int64
     return found
 
 
-def _curves(
-    canvas: Canvas, theme: Theme, symbols: Symbols, frame: _Frame, data: LineChartData
-) -> None:
-    wide, high = frame.width * symbols.dot_columns, frame.height * symbols.dot_rows
-    thickness = 2 if symbols.name == "braille" and frame.height >= 12 else 1
-    layers = sorted(data.series, key=lambda s: not s.is_ghost)
-    if not layers:
-        return
+@lru_cache(maxsize=4)
+def _raster(
+    layers: tuple[Series, ...],
+    x_axis: Axis,
+    y_axis: Axis,
+    size: tuple[int, int],
+    thickness: int,
+    symbols: Symbols,
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]:
+    """Return the glyph of each cell and the curve it belongs to; the same while no curve moves.
+
+    Args:
+        layers: Curves, the lowest first.
+        x_axis: Horizontal scale.
+        y_axis: Vertical scale.
+        size: Dots across and down.
+        thickness: Dots across a line.
+        symbols: Glyphs.
+    """
     count = symbols.dot_rows * symbols.dot_columns
     found, lit = [], []
-    shaded = np.full((frame.height, frame.width), -1, np.int32)
-    for i, s in enumerate(layers):
-        line = sampled(s.xs, s.ys, data.x_axis, frame.y_axis, wide)
-        grid = dots(line, high, thickness=1 if s.is_ghost else thickness)
+    for s in layers:
+        line = sampled(s.xs, s.ys, x_axis, y_axis, size[0])
+        grid = dots(line, size[1], thickness=1 if s.is_ghost else thickness)
         if s.is_ghost:
             grid[:, 1::3] = False
             grid[:, 2::3] = False
@@ -322,14 +333,30 @@ def _curves(
         dots_in = sum((mask >> bit) & 1 for bit in range(count))
         # A ghost never takes a cell from a live curve, and no curve takes one it does not touch.
         lit.append(np.where(mask == 0, -1000, dots_in - (100 if s.is_ghost else 0)))
-        inside = _band(canvas, theme, symbols, frame, data, s)
-        if inside is not None:
-            shaded[inside] = i
     # Curves that share a cell share its dots: the last one drawn must not cut the others.
     owner = np.stack(lit).argmax(axis=0).astype(np.int32)
     joined = np.bitwise_or.reduce(np.stack(found))
     codes = symbols.glyphs()[joined]
     codes[joined == 0] = 0
+    return codes, owner
+
+
+def _curves(
+    canvas: Canvas, theme: Theme, symbols: Symbols, frame: _Frame, data: LineChartData
+) -> None:
+    wide, high = frame.width * symbols.dot_columns, frame.height * symbols.dot_rows
+    thickness = 2 if symbols.name == "braille" and frame.height >= 12 else 1
+    layers = sorted(data.series, key=lambda s: not s.is_ghost)
+    if not layers:
+        return
+    shaded = np.full((frame.height, frame.width), -1, np.int32)
+    for i, s in enumerate(layers):
+        inside = _band(canvas, theme, symbols, frame, data, s)
+        if inside is not None:
+            shaded[inside] = i
+    codes, owner = _raster(
+        tuple(layers), data.x_axis, frame.y_axis, (wide, high), thickness, symbols
+    )
     styles = [_line_style(theme, data, s, None) for s in layers]
     for ground in layers:
         styles += [_line_style(theme, data, s, ground) for s in layers]
@@ -442,6 +469,7 @@ def _winners(
     return breaks
 
 
+@lru_cache(maxsize=64)
 def _meeting(a: Series, b: Series, axis: Axis, span: tuple[float, float]) -> float:
     """Return where two curves meet between two positions on the axis."""
     low, high = span
