@@ -104,14 +104,14 @@ def _run(setup: Setup, *, theme: str | None, symbols: str, color: str, is_tour: 
     from firstlight.tui import keymap, state
     from firstlight.tui import symbols as glyphs
     from firstlight.tui import theme as themes
+    from firstlight.tui.apart import ApartSolver
     from firstlight.tui.app import Explorer
-    from firstlight.tui.solver import default_solver
 
     bare = bool(os.environ.get("NO_COLOR"))
     few = os.environ.get("TERM") in ("linux", "vt220") or color == "16"
     chosen = themes.MONO if bare else themes.THEMES[theme or ("terminal" if few else "dark")]
     app = Explorer(
-        default_solver(),
+        ApartSolver(),
         setup=setup,
         theme=chosen,
         symbols=glyphs.choose() if symbols == "auto" else glyphs.SETS[symbols],

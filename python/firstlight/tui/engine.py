@@ -22,7 +22,15 @@ from firstlight.tui.answer import Answer, DesignAnswer, Tier, Timeline, Verdict
 from firstlight.tui.field import BY_KEY, NUMERIC, Field, Scale
 from firstlight.tui.metric import Metric, ratio
 from firstlight.tui.number import Range, Value
-from firstlight.tui.solver import Cancel, Cancelled, CanWarmUp, HasClaims, HasTimeline, Solver
+from firstlight.tui.solver import (
+    Cancel,
+    Cancelled,
+    CanWarmUp,
+    HasClaims,
+    HasMore,
+    HasTimeline,
+    Solver,
+)
 from firstlight.tui.state import Setup, share
 
 if TYPE_CHECKING:
@@ -37,7 +45,7 @@ CURVE_POINTS = 65
 NO_CLOSED_FORM = "this engine gives no closed form, which curves, map and sensitivity need"
 """Said where a picture cannot be had."""
 
-OVERTAKEN_S = 0.025
+OVERTAKEN_S = 0.04
 """A coarse simulation at least this fast leaves the closed form unshown."""
 
 PAINT_S = 0.025
@@ -314,6 +322,8 @@ class Engine:
             self._wake.notify()
         if self._thread.is_alive():
             self._thread.join(timeout=5)
+        if isinstance(self.solver, HasMore):
+            self.solver.close()
 
     def _run(self) -> None:
         while True:
@@ -354,7 +364,7 @@ class Engine:
         """Work on details until they are done, the full simulation first once it is quiet."""
         units = self._details(generation, question)
         is_full = False
-        self._wait_until(asked + PAINT_S)
+        self._wait_until(self._clock() + PAINT_S)
         while not self._is_stale(generation):
             if not is_full and self._clock() - asked >= self.quiet_s:
                 self._point(generation, question.setup, Tier.FULL, cancel)

@@ -109,6 +109,15 @@ class CanWarmUp(Protocol):
         ...
 
 
+@runtime_checkable
+class HasMore(Protocol):
+    """A solver that holds something to let go at the end."""
+
+    def close(self) -> None:
+        """Let it go."""
+        ...
+
+
 class RealSolver:
     """The calculation of this package: closed form, one cell's minute, and the whole comparison."""
 
@@ -148,7 +157,7 @@ class RealSolver:
                 return self._coarse(setup, cancel)
             # Another tab or an undo asks again what took seconds.
             if setup not in self._full:
-                self._full[setup] = _full(setup, cancel)
+                self._full[setup] = self.whole(setup, cancel)
                 while len(self._full) > self.KEPT:
                     self._full.pop(next(iter(self._full)))
             return self._full[setup]
@@ -156,6 +165,23 @@ class RealSolver:
             if cancel.is_set:
                 raise Cancelled from None
             raise
+
+    def whole(self, setup: Setup, cancel: Cancel) -> Answer:
+        """Return the whole comparison.
+
+        Args:
+            setup: Plain numbers only.
+            cancel: Polled while simulating.
+
+        Raises:
+            FirstlightError: The scenario is impossible.
+            KeyboardInterrupt: It was cancelled.
+        """
+        return _full(setup, cancel)
+
+    def close(self) -> None:
+        """Let go of what was held for later answers."""
+        self._full.clear()
 
     def _coarse(self, setup: Setup, cancel: Cancel) -> Answer:
         from firstlight.tui import coarse
