@@ -93,7 +93,7 @@ impl Alone {
 
     /// Returns the share of requests that miss the level when `count` servers share a queue.
     pub fn missed(&self, rate_request_per_s: f64, count: u32, level: &Level) -> f64 {
-        self.pool(count).missed(rate_request_per_s, level)
+        self.pool(count).missed(rate_request_per_s, level, f64::INFINITY)
     }
 
     /// Returns the highest load that `count` servers on one queue carry within a level, 0 when the
@@ -106,12 +106,12 @@ impl Alone {
         // Misses rise with load: every few loads are tried, then those below the first that fails.
         let end = (1..=LOADS / STRIDE)
             .map(|i| i * STRIDE - 1)
-            .find(|&i| pool.missed(load(i), level) > allowed)
+            .find(|&i| pool.missed(load(i), level, allowed) > allowed)
             .unwrap_or(LOADS - 1);
         let begin = (end - STRIDE).max(0);
         let mut below = None;
         for i in begin..=end {
-            let missed = pool.missed(load(i), level);
+            let missed = pool.missed(load(i), level, f64::INFINITY);
             if missed > allowed {
                 return below.map_or(0.0, |held: f64| {
                     let part = (allowed - held) / (missed - held);

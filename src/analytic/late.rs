@@ -25,12 +25,14 @@ pub(super) struct Pool<'a> {
 
 impl Pool<'_> {
     /// Returns the share of requests that miss the level at a load [request/s].
-    pub(super) fn missed(&self, rate: f64, level: &Level) -> f64 {
+    ///
+    /// Counting may stop once the share is above `enough`; the result then is too.
+    pub(super) fn missed(&self, rate: f64, level: &Level, enough: f64) -> f64 {
         let bins = self.traffic.rate_ratio.len();
         match self.role {
-            Role::Prefill => self.first_late(rate, level.ttft_s),
-            Role::Decode => self.decode_late(rate, level, &vec![1.0; bins]),
-            Role::Mixed => self.mixed_late(rate, level),
+            Role::Prefill => self.first_late(rate, level.ttft_s, enough),
+            Role::Decode => self.decode_late(rate, level, &vec![1.0; bins], enough),
+            Role::Mixed => self.mixed_late(rate, level, enough),
         }
     }
 
@@ -41,7 +43,7 @@ impl Pool<'_> {
     }
 
     /// Returns the share of requests whose first token is late on a prefill pool.
-    fn first_late(&self, rate: f64, ttft_s: f64) -> f64 {
+    fn first_late(&self, rate: f64, ttft_s: f64, enough: f64) -> f64 {
         let (steps, traffic) = (self.steps, self.traffic);
         let replicas = self.replicas * self.count;
         let most = steps.most_tok();
@@ -73,6 +75,9 @@ impl Pool<'_> {
                 let late = 1.0 - (1.0 - inside) * (1.0 - queue.longer_than(slack_s));
                 missed += share * weight * late;
             }
+            if missed > enough {
+                break;
+            }
         }
         missed
     }
@@ -80,7 +85,7 @@ impl Pool<'_> {
     /// Returns the share of requests that decode too slowly or wait too long.
     ///
     /// `slowed` is the factor by which prefill stretches the steps of each bin.
-    fn decode_late(&self, rate: f64, level: &Level, slowed: &[f64]) -> f64 {
+    fn decode_late(&self, rate: f64, level: &Level, slowed: &[f64], enough: f64) -> f64 {
         let (steps, traffic) = (self.steps, self.traffic);
         let last = steps.decode_s.len() - 1;
         let mut backlog = Backlog::default();
@@ -104,11 +109,14 @@ impl Pool<'_> {
             };
             let waits = if behind_s > level.decode_wait_s { 1.0 } else { 0.0 };
             missed += weight * f64::max(too_slow, waits);
+            if missed > enough {
+                break;
+            }
         }
         missed
     }
 
-    fn mixed_late(&self, rate: f64, level: &Level) -> f64 {
+    fn mixed_late(&self, rate: f64, level: &Level, enough: f64) -> f64 {
         let (steps, traffic) = (self.steps, self.traffic);
         let asked = rate / self.replicas;
         let last = steps.decode_speed.len() - 1;
@@ -120,7 +128,10 @@ impl Pool<'_> {
                 1.0 / (1.0 - taken.min(MOST_PREFILL))
             })
             .collect();
-        let slow = self.decode_late(rate, level, &slowed);
+        let slow = self.decode_late(rate, level, &slowed, enough);
+        if slow > enough {
+            return slow;
+        }
         // (decode part of a step, room it leaves for prompts, use by decode alone), by bin.
         let full: Vec<(f64, f64, f64)> = traffic
             .decode_ratio
@@ -155,6 +166,9 @@ impl Pool<'_> {
                     (tokens / room).ceil() * decode_s + linear_s * tokens + pairs * steps.pair_s;
                 let slack_s = level.ttft_s - own_s - behind_s - decode_s * slowed[i] / 2.0;
                 late += share * weight * queue.longer_than(slack_s);
+            }
+            if late > enough {
+                break;
             }
         }
         1.0 - (1.0 - slow) * (1.0 - late)
