@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from firstlight.tui.solver import Cancel
     from firstlight.tui.state import Setup
 
-POLL_S = 0.01
+POLL_S = 0.004
 """How often a newer question is looked for while waiting [s]."""
 NICE = 5
 """How far it steps back behind the screen."""
@@ -58,23 +58,18 @@ class ApartSolver(RealSolver):
                 self._send(0, None)
                 raise Cancelled
             try:
+                if self._heard.empty() and cancel.work():
+                    continue
                 job, kind, *rest = self._heard.get(timeout=POLL_S)
             except queue.Empty:
                 continue
             if kind == "ended":
                 self._process = None
                 raise RuntimeError("the process of the full simulation has ended")
-            if job != self._job:
-                continue  # the last words of a job that was given up
-            if kind == "progress":
-                done, total, what = rest
-                cancel.note(int(str(done)), int(str(total)), str(what))
-            elif kind == "refused":
-                raise FirstlightError(str(rest[0]))
-            elif kind == "broken":
-                raise RuntimeError(str(rest[0]))
-            elif isinstance(rest[0], Answer):
-                return rest[0]
+            # What has another number is the last word of a job that was given up.
+            answer = _taken(str(kind), rest, cancel) if job == self._job else None
+            if answer is not None:
+                return answer
 
     def close(self) -> None:
         """End the process."""
@@ -112,6 +107,18 @@ class ApartSolver(RealSolver):
         return process
 
 
+def _taken(kind: str, rest: list[object], cancel: Cancel) -> Answer | None:
+    """Return the answer where this is one; pass progress on and raise what went wrong."""
+    if kind == "refused":
+        raise FirstlightError(str(rest[0]))
+    if kind == "broken":
+        raise RuntimeError(str(rest[0]))
+    if kind == "progress":
+        done, total, what = rest
+        cancel.note(int(str(done)), int(str(total)), str(what))
+    return rest[0] if isinstance(rest[0], Answer) else None
+
+
 def _hear(pipe: IO[bytes], heard: queue.SimpleQueue[tuple[object, ...]]) -> None:
     """Put everything that is said into the queue, and at last that nothing more will come."""
     try:
@@ -141,6 +148,9 @@ class _Job:
 
     def note(self, done: int, total: int, what: str) -> None:
         _write(self.pipe, (self.number, "progress", done, total, what))
+
+    def work(self) -> bool:
+        return False
 
     def read(self, pipe: IO[bytes]) -> None:
         """Read jobs until the explorer closes its end; then nobody needs an answer."""

@@ -1,7 +1,8 @@
 """The one thread that calculates: latest question wins, tiers of answers, cancellation.
 
 Order of work for a question: analytic point, coarse simulation, timeline and claims where their tab
-is open, then in small units the curve, the tornado and the map; after `quiet_s` without a newer question the full simulation goes first.
+is open, then in small units the curve, the tornado and the map; after `quiet_s` without a newer
+question the full simulation goes first, in a process of its own while details go on.
 A newer question is looked for before every unit and, through `Cancel`, inside long ones.
 """
 
@@ -233,13 +234,22 @@ class Idle(Report):
 
 
 class _Generation:
-    """Cancel flag of one question."""
+    """Cancel flag of one question, and what can be done while its answer is made elsewhere."""
 
-    __slots__ = ("_engine", "generation")
+    __slots__ = ("_engine", "_units", "generation")
 
     def __init__(self, engine: Engine, generation: int) -> None:
         self._engine = engine
+        self._units: Iterator[bool] = iter(())
         self.generation = generation
+
+    def beside(self, units: Iterator[bool]) -> None:
+        """Give it details to work on."""
+        self._units = units
+
+    def work(self) -> bool:
+        """Do one unit of the details; return whether there was one."""
+        return next(self._units, None) is not None
 
     @property
     def is_set(self) -> bool:
@@ -361,8 +371,12 @@ class Engine:
     def _fill_in(
         self, generation: int, asked: float, question: Question, cancel: _Generation
     ) -> None:
-        """Work on details until they are done, the full simulation first once it is quiet."""
+        """Work on details until they are done, the full simulation first once it is quiet.
+
+        A solver that simulates elsewhere works on the details while it waits.
+        """
         units = self._details(generation, question)
+        cancel.beside(units)
         is_full = False
         self._wait_until(self._clock() + PAINT_S)
         while not self._is_stale(generation):

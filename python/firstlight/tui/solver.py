@@ -46,6 +46,14 @@ class Cancel(Protocol):
         """
         ...
 
+    def work(self) -> bool:
+        """Do something else that is short, for one who only waits.
+
+        Returns:
+            Whether there was anything to do.
+        """
+        ...
+
 
 class Solver(Protocol):
     """What the explorer needs of the calculation.

@@ -130,35 +130,54 @@ def alone(pool: PoolPlan, *, serving: Serving, load: Load, slo: Slo) -> Alone:
             f"{pool.server.id} as {pool.role} cannot meet TTFT {slo.ttft_s:g} s{tpot} for "
             f"{slo.quantile:.0%} of requests at any load"
         )
-    # A server's price may differ from that of the one that was looked up.
-    return replace(best, group=replace(best.group, server=pool.server))
+    # The group is made anew: its server's price may be another, and its table is large.
+    made = _made(pool.server, role=pool.role, tp=best.tp, chunk_tok=best.chunk_tok, serving=serving)
+    return Alone(
+        group=made,
+        steps=best.steps,
+        rate_request_per_s=best.rate_request_per_s,
+        crowd_frac=best.crowd_frac,
+    )
 
 
-@lru_cache(maxsize=8192)
-def _alone(key: _Key, *, serving: Serving, load: Load, slo: Slo) -> Alone:
+@dataclass(frozen=True, kw_only=True)
+class _Best:
+    """The best parallelism and chunk of a pool, small enough to keep thousands."""
+
+    tp: int
+    chunk_tok: int
+    steps: _core.Alone
+    rate_request_per_s: float
+    crowd_frac: float = 1.0
+
+
+@lru_cache(maxsize=2048)
+def _alone(key: _Key, *, serving: Serving, load: Load, slo: Slo) -> _Best:
     pool = key.pool
+    fit = RATE_FRAC[pool.role]
 
-    def tried(options: list[tuple[int, int]], best: Alone | None) -> Alone:
-        made = [_made(pool.server, role=pool.role, tp=tp, chunk_tok=chunk, serving=serving)
-                for tp, chunk in options]  # fmt: skip
-        steps = [steps_of(one, load=load, serving=serving) for one in made]
-        bounds = [step.bound() for step in steps]
-        for bound, one, step in sorted(zip(bounds, made, steps, strict=True), key=lambda x: -x[0]):
+    def tried(options: list[tuple[int, int]], best: _Best | None) -> _Best:
+        found = []
+        for tp, chunk in options:
+            made = _made(pool.server, role=pool.role, tp=tp, chunk_tok=chunk, serving=serving)
+            steps = steps_of(made, load=load, serving=serving)
+            found.append((steps.bound(), tp, chunk, steps))
+        for bound, tp, chunk, steps in sorted(found, key=lambda x: -x[0]):
             # What cannot carry more than the best needs no closer look.
-            if best is None or bound * RATE_FRAC[one.role] > best.rate_request_per_s:
-                rate = carried(step, slo=slo) * RATE_FRAC[one.role]
+            if best is None or bound * fit > best.rate_request_per_s:
+                rate = carried(steps, slo=slo) * fit
                 if best is None or rate > best.rate_request_per_s:
-                    best = Alone(group=one, steps=step, rate_request_per_s=rate)
+                    best = _Best(tp=tp, chunk_tok=chunk, steps=steps, rate_request_per_s=rate)
         if best is None:
             raise ModelError(f"{pool.server.id} as {pool.role}: no parallelism to try")
         return best
 
     first, further = _options(pool, serving, load=load)
     best = tried(first, None)
-    best = tried([(best.group.tp, chunk) for chunk in further], best)
+    best = tried([(best.tp, chunk) for chunk in further], best)
     if pool.role != "prefill" or best.rate_request_per_s <= 0:
         return best
-    rate = carried(best.steps, slo=slo, count=CROWD) * RATE_FRAC["prefill"]
+    rate = carried(best.steps, slo=slo, count=CROWD) * fit
     return replace(best, crowd_frac=max(rate / CROWD / best.rate_request_per_s, 1.0))
 
 
@@ -185,6 +204,8 @@ def _options(
 
 _FITTING: dict[tuple[str, Serving], tuple[int, ...]] = {}
 _GROUPS: dict[tuple[str, str, int, int, Serving], Group] = {}
+MOST_GROUPS = 128
+"""Groups that are kept; they share the tables of `evaluate.cell`."""
 
 
 def _fitting(server: Server, serving: Serving) -> tuple[int, ...]:
@@ -200,5 +221,7 @@ def _made(server: Server, *, role: Role, tp: int, chunk_tok: int, serving: Servi
         return group(server, role=role, tp=tp, chunk_tok=chunk_tok, serving=serving)
     key = server.id, role, tp, chunk_tok, serving
     if key not in _GROUPS:
+        while len(_GROUPS) >= MOST_GROUPS:
+            _GROUPS.pop(next(iter(_GROUPS)), None)
         _GROUPS[key] = group(server, role=role, tp=tp, chunk_tok=chunk_tok, serving=serving)
     return replace(_GROUPS[key], server=server)
