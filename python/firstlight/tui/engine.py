@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
@@ -51,6 +51,9 @@ OVERTAKEN_S = 0.04
 
 PAINT_S = 0.025
 """Time the screen gets to show an answer before work on details begins."""
+
+TIE = 0.01
+"""Logarithm of a ratio below which neither side wins."""
 
 SWING = 1.2
 """Factor by which the tornado moves a field that is not a range."""
@@ -382,6 +385,8 @@ class Engine:
         while not self._is_stale(generation):
             if not is_full and self._clock() - asked >= self.quiet_s:
                 self._point(generation, question.setup, Tier.FULL, cancel)
+                if question.pinned is not None and Tier.FULL in self.solver.tiers:
+                    self._pinned(generation, question.pinned, Tier.FULL)
                 is_full = True
             elif next(units, None) is None:
                 if is_full:
@@ -423,10 +428,16 @@ class Engine:
     def _pin(self, generation: int, question: Question) -> Iterator[bool]:
         if question.pinned is None:
             return
-        answer = try_analytic(self.solver, question.pinned.nominal())
-        if answer is not None:
-            self.post(PinSolved(generation=generation, answer=answer))
+        # As B was answered: what comes of two ways of answering is no difference of A and B.
+        tier = max(self.solver.tiers - {Tier.FULL}, default=Tier.FULL)
+        self._pinned(generation, question.pinned, tier)
         yield True
+
+    def _pinned(self, generation: int, pinned: Setup, tier: Tier) -> None:
+        """Answer scenario A; where it is impossible, B stands alone."""
+        with suppress(FirstlightError):
+            answer = solve(self.solver, pinned, tier, _Generation(self, generation))
+            self.post(PinSolved(generation=generation, answer=answer))
 
     def _curve(self, generation: int, question: Question) -> Iterator[bool]:
         along = BY_KEY[question.curve_key]
@@ -665,12 +676,16 @@ def crossings(
 ) -> tuple[tuple[float, ...], bool | None]:
     """Return where `edge` changes sign, and whether it is positive before the first.
 
+    Between two points that are decided there may be some that are not: nothing crosses back and
+    forth where nobody wins by more than `TIE`.
+
     Args:
         xs: Ascending points that are looked at first.
         edge: A continuous function, None where it has no value.
         is_log: Halve intervals by ratio.
     """
-    known = [(x, value) for x in xs if (value := edge(x)) is not None]
+    every = [(x, value) for x in xs if (value := edge(x)) is not None]
+    known = [(x, value) for x, value in every if abs(value) > TIE] or every
     found = []
     for (a, at_a), (b, at_b) in pairwise(known):
         if (at_a > 0) == (at_b > 0):

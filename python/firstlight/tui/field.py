@@ -265,8 +265,8 @@ FIELDS: tuple[Field, ...] = (
     Field(
         key="weights", label="format", group=SILICON, path="precision.weights",
         scale=Scale.CHOICE, default="fp8", status="assumed", source="what the hardware is sold for",
-        choices=(("bf16", "BF16"), ("fp8", "FP8"), ("nvfp4", "NVFP4"), ("mxfp4", "MXFP4"),
-                 ("int8", "INT8"), ("int4", "INT4"), ("fp16", "FP16")),
+        choices=(("bf16", "BF16"), ("fp8", "FP8"), ("nvfp4", "NVFP4"), ("int8", "INT8"),
+                 ("fp16", "FP16")),
         meaning="Number format of weights on silicon. Optics use the mask bits instead.",
     ),
     Field(

@@ -325,10 +325,25 @@ class View(App[None]):
         self._refused(f"{report.message} (c shows more)")
 
     def _refused(self, message: str) -> None:
-        self.known = replace(self.known, is_stale=True, progress="")
+        generation = self._generation
+        self.known = replace(
+            self.known,
+            is_stale=True,
+            progress="",
+            # What was never had will not come: these panels say why instead of waiting.
+            drawn=self.known.drawn
+            or engine.Drawn(generation=generation, timeline=None, reason=message),
+            judged=self.known.judged
+            or engine.Judged(generation=generation, verdicts=(), reason=message),
+        )
+        for heat in self.panels(HeatMap):
+            heat.note = message
+            heat.redraw()
         self.say(message, is_error=True)
         self.show_answer()
         self.show_tornado()
+        self.show_timeline()
+        self.show_claims()
 
     # -- edits
 

@@ -69,6 +69,7 @@ class LineChartData:
         points: Each design's number at the cursor, which may differ from its curve: the curve is
             closed form, the point may be simulated.
         is_approximate: Whether the points are not final.
+        void: From which x on no design serves, and why; None where some design always does.
     """
 
     title: str
@@ -83,6 +84,7 @@ class LineChartData:
     y_axis: Axis | None = field(default=None)
     points: tuple[float | None, ...] = ()
     is_approximate: bool = False
+    void: tuple[float, str] | None = None
 
     def point(self, series: Series) -> float:
         """Return a design's number at the cursor, from its curve where nothing better is known."""
@@ -149,6 +151,7 @@ def render(
     for x in breaks:
         column = frame.column(data.x_axis, x)
         canvas.fill(column, 1, 1, frame.height, theme.style(Ink.ACCENT), glyph=symbols.dash)
+    _void(canvas, theme, symbols, frame, data)
     _curves(canvas, theme, symbols, frame, data)
     _marks(canvas, theme, symbols, frame, data, curves)
     _x_labels(canvas, theme, symbols, frame, data, breaks, bottom)
@@ -239,6 +242,23 @@ def _cursor_line(
         return
     column = frame.column(data.x_axis, data.cursor)
     canvas.fill(column, frame.top, 1, frame.height, theme.style(Ink.DIM), glyph=symbols.bar)
+
+
+def _void(
+    canvas: Canvas, theme: Theme, symbols: Symbols, frame: _Frame, data: LineChartData
+) -> None:
+    """Say why there is nothing, where there is nothing."""
+    if data.void is None:
+        return
+    first = frame.column(data.x_axis, data.void[0]) + 3
+    room = frame.left + frame.width - first
+    lines = wrapped(plain(data.void[1], symbols), min(room, 44)) if room >= 18 else []
+    if not 0 < len(lines) <= frame.height - 2:
+        return
+    top = frame.top + (frame.height - len(lines)) // 2
+    style = theme.style(Ink.WARN if not data.is_stale else Ink.FAINT)
+    for y, line in enumerate(lines, start=top):
+        canvas.text(first, y, line, style)
 
 
 def sampled(xs: Floats, ys: Floats, axis: Axis, y_axis: Axis, columns: int) -> Floats:
@@ -445,7 +465,7 @@ def _winners(
     lines = np.stack([sampled(s.xs, s.ys, data.x_axis, frame.y_axis, frame.width) for s in curves])
     worst = -np.inf if data.is_more_better else np.inf
     filled = np.where(np.isnan(lines), worst, lines)
-    best = filled.argmax(axis=0) if data.is_more_better else filled.argmin(axis=0)
+    best = _steady(filled if data.is_more_better else -filled, 1.0 / (2 * frame.height))
     known: npt.NDArray[np.bool_] = np.any(np.isfinite(filled), axis=0, keepdims=True)[0]
     y = frame.top + frame.height
     breaks: list[float] = []
@@ -467,6 +487,29 @@ def _winners(
         start = column
     canvas.right(frame.left - 1, y, "best", theme.style(Ink.DIM), width=max(frame.left - 1, 0))
     return breaks
+
+
+def _steady(lines: Floats, least: float) -> npt.NDArray[np.intp]:
+    """Return the highest line in each column; another one only once it is seen to be higher.
+
+    Args:
+        lines: (curves, columns) heights.
+        least: Height that is seen.
+    """
+    best: npt.NDArray[np.intp] = lines.argmax(axis=0)
+    for column in range(1, best.size):
+        old, new = best[column - 1], best[column]
+        if lines[new, column] - lines[old, column] < least:
+            best[column] = old
+            continue
+        # It took over where the two crossed, not where that began to be seen.
+        first = column
+        while (
+            first > 0 and best[first - 1] == old and lines[new, first - 1] > lines[old, first - 1]
+        ):
+            first -= 1
+        best[first:column] = new
+    return best
 
 
 @lru_cache(maxsize=64)
