@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import traceback
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
 from firstlight.errors import FirstlightError
@@ -64,7 +65,7 @@ class ApartSolver(RealSolver):
             except queue.Empty:
                 continue
             if kind == "ended":
-                self._process = None
+                self._end()
                 raise RuntimeError("the process of the full simulation has ended")
             # What has another number is the last word of a job that was given up.
             answer = _taken(str(kind), rest, cancel) if job == self._job else None
@@ -73,13 +74,18 @@ class ApartSolver(RealSolver):
 
     def close(self) -> None:
         """End the process."""
+        super().close()
+        self._end()
+
+    def _end(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             process.kill()
             process.wait()
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
-                    pipe.close()
+                    with suppress(OSError):  # what was not yet sent goes nowhere
+                        pipe.close()
 
     def _send(self, job: int, setup: Setup | None) -> None:
         process = self._process
@@ -89,7 +95,7 @@ class ApartSolver(RealSolver):
         try:
             _write(process.stdin, (job, setup))
         except (OSError, ValueError):
-            self._process = None
+            self._end()
             raise RuntimeError("the process of the full simulation has ended") from None
 
     def _started(self) -> subprocess.Popen[bytes]:

@@ -86,14 +86,17 @@ class Question:
     wants_claims: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Report:
-    """Base of what the engine sends. `generation` tells which question it answers."""
+    """Base of what the engine sends. `generation` tells which question it answers.
+
+    Each is itself only: pictures are kept by report, and several reports answer one question.
+    """
 
     generation: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Solved(Report):
     """The answer at the point, with how long it took [s]."""
 
@@ -101,7 +104,7 @@ class Solved(Report):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PinSolved(Report):
     """The answer of scenario A."""
 
@@ -146,7 +149,7 @@ class Swing:
     high_change: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tornado(Report):
     """Swings, the widest first."""
 
@@ -154,7 +157,7 @@ class Tornado(Report):
     swings: tuple[Swing, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Map(Report):
     """A grid of answers.
 
@@ -175,7 +178,7 @@ class Map(Report):
     is_final: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Drawn(Report):
     """The timeline, or why there is none."""
 
@@ -183,7 +186,7 @@ class Drawn(Report):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Judged(Report):
     """The verdicts, or why there are none."""
 
@@ -191,7 +194,7 @@ class Judged(Report):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BreakEven(Report):
     """Where the optical design starts or stops to win.
 
@@ -207,14 +210,14 @@ class BreakEven(Report):
     wins_first: bool | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Refused(Report):
     """The scenario is impossible, in one line."""
 
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Broken(Report):
     """The solver failed; the message carries the share string, `detail` the traceback."""
 
@@ -222,7 +225,7 @@ class Broken(Report):
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Progress(Report):
     """How far a long simulation is."""
 
@@ -231,7 +234,7 @@ class Progress(Report):
     what: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Idle(Report):
     """Nothing is left to do for the question."""
 
@@ -382,6 +385,10 @@ class Engine:
         cancel.beside(units)
         is_full = False
         self._wait_until(self._clock() + PAINT_S)
+        if question.pinned is not None and not self._is_stale(generation):
+            # As B was answered: what comes of two ways of answering is no difference of A and B.
+            tier = max(self.solver.tiers - {Tier.FULL}, default=Tier.FULL)
+            self._pinned(generation, question.pinned, tier)
         while not self._is_stale(generation):
             if not is_full and self._clock() - asked >= self.quiet_s:
                 self._point(generation, question.setup, Tier.FULL, cancel)
@@ -417,21 +424,12 @@ class Engine:
         if Tier.ANALYTIC not in self.solver.tiers:
             self.post(_no_closed_form(generation, question))
             return
-        yield from self._pin(generation, question)
         yield from self._curve(generation, question)
         yield from self._tornado(generation, question)
         yield from self._map(generation, question)
         if isinstance(self.solver, CanWarmUp):
             for _ in self.solver.warm(question.setup.nominal()):
                 yield True
-
-    def _pin(self, generation: int, question: Question) -> Iterator[bool]:
-        if question.pinned is None:
-            return
-        # As B was answered: what comes of two ways of answering is no difference of A and B.
-        tier = max(self.solver.tiers - {Tier.FULL}, default=Tier.FULL)
-        self._pinned(generation, question.pinned, tier)
-        yield True
 
     def _pinned(self, generation: int, pinned: Setup, tier: Tier) -> None:
         """Answer scenario A; where it is impossible, B stands alone."""

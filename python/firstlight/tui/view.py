@@ -381,8 +381,9 @@ class View(App[None]):
         if self.autosave is None:
             return
         try:
+            self.autosave.parent.mkdir(parents=True, exist_ok=True)
             scenario_file.save(self.known.setup, self.autosave)
-        except FirstlightError as error:
+        except (FirstlightError, OSError) as error:
             self.autosave = None  # said once; a full disk must not nag every second
             if self.is_running:
                 self.say(f"autosave is off: {error}", is_error=True)
