@@ -20,6 +20,9 @@ from firstlight.tui.metric import METRICS
 from firstlight.tui.present import Known
 from firstlight.tui.scenario_file import load, scenario_of, text_of
 from firstlight.tui.state import DEFAULT, parse_share, share
+from firstlight.tui.symbols import SETS
+from firstlight.tui.theme import THEMES
+from firstlight.tui.widgets import line_chart
 from firstlight.tui.widgets.line_chart import _steady
 
 
@@ -158,3 +161,16 @@ def test_a_kept_answer_claims_no_time():
     known = Known(answer=answer(Tier.FULL), seconds=2e-5)
     assert present.state_words(known) == ("simulated", True)
     assert present.state_words(replace(known, seconds=4.0))[0] == "simulated in 4.00s"
+
+
+def test_sentence_and_chart_name_the_same_end_of_a_win():
+    """Optics stop serving while silicon goes on: both name the last context they serve."""
+    served = answer(Tier.ANALYTIC)
+    silicon = Answer(
+        tier=Tier.ANALYTIC,
+        designs=(*served.designs[:2], replace(served.designs[2], is_feasible=False)),
+    )
+    known = Known(setup=DEFAULT, curve=curve([served] * 5 + [silicon] * 3))
+    assert "optics win J/request for context ≤ 16.0k" in present.wins(known)
+    strips = line_chart.render(80, 20, THEMES["dark"], SETS["braille"], present.chart(known))
+    assert any("◆16k" in strip.text for strip in strips)

@@ -56,6 +56,8 @@ class Explorer(Edits):
         self.call_after_refresh(self._opened)
 
     def _opened(self) -> None:
+        if not self.is_laid_out:
+            return
         self.show_compare()
         self.show_chart()
         self.show_map()

@@ -175,7 +175,8 @@ def wins_of(curve: Curve, metric: Metric, scope: str) -> str:
     def edge(x: float) -> float | None:
         return float(np.interp(math.log(x) if is_log else x, scale, heights))
 
-    breaks, first = crossings(xs, edge, is_log=is_log)
+    found, first = crossings(xs, edge, is_log=is_log)
+    breaks = tuple(_last_served(x, xs, logs) for x in found)
     name = metric.label
     if not breaks:
         served = "" if xs[-1] == curve.xs[-1] else f" served (to {written(xs[-1], f.unit)})"
@@ -195,6 +196,15 @@ def wins_of(curve: Curve, metric: Metric, scope: str) -> str:
 
 _LOST = -0.05
 """Logarithm of the ratio where only silicon serves: it is lost there, though by no number."""
+
+
+def _last_served(x: float, xs: list[float], logs: dict[float, float]) -> float:
+    """Return where a win ends: where the curves meet, or the last point that optics serve."""
+    right = next((i for i, each in enumerate(xs) if each >= x), len(xs) - 1)
+    left = max(right - 1, 0)
+    if logs[xs[right]] == _LOST:
+        return xs[left]
+    return xs[right] if logs[xs[left]] == _LOST else x
 
 
 def _only_silicon(answer: Answer) -> bool:

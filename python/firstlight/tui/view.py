@@ -244,7 +244,7 @@ class View(App[None]):
     @property
     def is_laid_out(self) -> bool:
         """Whether there is something to draw on: not before the start nor after the end."""
-        if not self.is_running:
+        if not self.is_running or not self.screen_stack:  # at the end the screens go first
             return False
         return (TopBar, "") in self._panels or bool(self.stage.query(TopBar))
 

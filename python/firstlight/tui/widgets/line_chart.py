@@ -483,7 +483,9 @@ def _winners(
         if column < frame.width and known[start] and known[column]:
             before, after = curves[int(best[start])], curves[int(best[column])]
             span = ((column - 1) / (frame.width - 1), column / (frame.width - 1))
-            breaks.append(_meeting(before, after, data.x_axis, span))
+            served = before.xs[np.isfinite(before.ys)]
+            ends = np.isnan(lines[int(best[start]), column])
+            breaks.append(float(served[-1]) if ends else _meeting(before, after, data.x_axis, span))
         start = column
     canvas.right(frame.left - 1, y, "best", theme.style(Ink.DIM), width=max(frame.left - 1, 0))
     return breaks
@@ -499,7 +501,9 @@ def _steady(lines: Floats, least: float) -> npt.NDArray[np.intp]:
     best: npt.NDArray[np.intp] = lines.argmax(axis=0)
     for column in range(1, best.size):
         old, new = best[column - 1], best[column]
-        if lines[new, column] - lines[old, column] < least:
+        with np.errstate(invalid="ignore"):  # neither has a value here
+            is_seen = lines[new, column] - lines[old, column] >= least
+        if not is_seen:
             best[column] = old
             continue
         # It took over where the two crossed, not where that began to be seen.
