@@ -150,6 +150,7 @@ def test_the_real_calculation_in_a_real_terminal_breaks_and_grows_nothing(tmp_pa
     one = Terminal(tmp_path)
     one.drain(3.0)
     begin, sizes, seen = time.monotonic(), [], b""
+    before: list[list[int]] = []
     looked = begin
     while time.monotonic() - begin < SECONDS:
         kind = rng.random()
@@ -167,9 +168,15 @@ def test_the_real_calculation_in_a_real_terminal_breaks_and_grows_nothing(tmp_pa
         seen = (seen + one.drain(float(rng.choice([0.02, 0.05, 0.4], p=[0.6, 0.37, 0.03]))))[
             -65536:
         ]
-        assert one.process.poll() is None, seen.decode(errors="replace")[-6000:]
         assert b"calculation failed" not in seen
         assert b"Traceback" not in seen
+        if one.process.poll() is not None:
+            # A late resize may have put "quit" under the pointer: that is an end like any other.
+            assert one.process.returncode == 0, seen.decode(errors="replace")[-6000:]
+            os.close(one.master)
+            before, sizes, one = [*before, sizes], [], Terminal(tmp_path)
+            one.drain(3.0)
+            continue
         if time.monotonic() - looked > SECONDS / 40:
             looked = time.monotonic()
             sizes.append(resident_bytes(one.process.pid))
@@ -182,7 +189,9 @@ def test_the_real_calculation_in_a_real_terminal_breaks_and_grows_nothing(tmp_pa
     one.drain(3.0)
     assert one.process.wait(20) == 0
     os.close(one.master)
+    sizes = max([*before, sizes], key=len)
     half = len(sizes) // 2
-    print("resident MB:", [round(size / 1e6) for size in sizes])
     assert np.median(sizes[half:]) - np.median(sizes[half // 2 : half]) < 15e6, sizes
     assert max(sizes) < MOST_BYTES, sizes
+    if where := os.environ.get("FIRSTLIGHT_SOAK_LOG"):
+        Path(where).write_text(f"{[round(size / 1e6) for size in sizes]} MB\n", encoding="utf-8")
