@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from firstlight.evaluate import search
+from firstlight.evaluate import screen
 from firstlight.evaluate.analytic.load import BIN_S
 
 PS_PER_S = 1e12
@@ -198,7 +198,7 @@ def _decode_miss(made, steps, rates, *, load, tpot_s: float, slowed):
     fits = np.where(tpot_s / slowed < steps.decode_s[0], 0.0, fits)
     top = tpot_s / slowed >= steps.decode_s[-1]
     slow = np.where(top, 0.0, _above(fits - seqs, SCATTER * np.sqrt(np.maximum(fits, 1.0))))
-    late = np.where(behind > search.DECODE_WAIT_STEPS * tpot_s, 1.0, 0.0)
+    late = np.where(behind > screen.DECODE_WAIT_STEPS * tpot_s, 1.0, 0.0)
     weight = load.rate_ratio / load.rate_ratio.sum()
     return np.maximum(slow, late) @ weight
 
