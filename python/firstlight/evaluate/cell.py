@@ -277,7 +277,7 @@ def _blocks(device: str, tp: int, serving: Serving) -> int:
     )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=24)  # each takes half a megabyte or more
 def _pass_table(spec: optics.EngineSpec, serving: Serving) -> StepTable:
     return optics.step_table(
         optics.linear_stack(serving.shape),
