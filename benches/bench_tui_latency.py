@@ -50,6 +50,10 @@ Empty().run()
 """
 
 
+CONTROLS = 41
+"""Cells across the column of sliders at 120×40."""
+
+
 class Terminal:
     """A program in a pseudo-terminal."""
 
@@ -136,6 +140,10 @@ class Never:
     def note(self, done: int, total: int, what: str) -> None:
         """Nobody listens."""
 
+    def work(self) -> bool:
+        """There is nothing else to do."""
+        return False
+
 
 def explorer(
     presses: int, solve_ms: float, size: tuple[int, int], *, is_real: bool = False
@@ -190,33 +198,55 @@ def explorer(
     }
 
 
-def drag(solve_ms: float, seconds: float) -> dict[str, float]:
-    """Return frame gaps and catch-up of a drag at 60 events a second."""
-    terminal = Terminal([sys.executable, str(DOUBLE), str(solve_ms / 1e3)])
+def drag(solve_ms: float, seconds: float, *, is_real: bool = False) -> dict[str, float]:
+    """Return frame gaps and catch-up of a drag of the context at 60 events a second.
+
+    It is caught up when the coarse answer of the last place has been painted.
+    """
+    from double import DoubleSolver
+
+    from firstlight.tui.answer import Tier
+    from firstlight.tui.field import BY_KEY
+    from firstlight.tui.number import written
+    from firstlight.tui.solver import default_solver
+    from firstlight.tui.state import DEFAULT
+    from firstlight.tui.widgets.slider import track_of
+
+    command = [sys.executable, str(DOUBLE), str(solve_ms / 1e3)]
+    if is_real:
+        command = [sys.executable, "-m", "firstlight", "explore"]
+    solver = default_solver() if is_real else DoubleSolver(coarse_s=0, full_s=0)
+    track, field, end_x = track_of(CONTROLS), BY_KEY["context_tok"], 16
+    last_setup = DEFAULT.replace(field.key, field.at((end_x - 1 - track.start) / (track.cells - 1)))
+    answer = solver.simulate(last_setup, fidelity=Tier.COARSE, cancel=Never())
+    wanted = "≈" + written(answer.designs[2].metrics["energy_j_per_request"], "J")
+    terminal = Terminal(command)
     terminal.drain(1.5)
     begin = last = time.perf_counter()
     gap, count, n = 0.0, 0, 0
-    os.write(terminal.master, b"\x1b[<0;16;8M")
+    os.write(terminal.master, b"\x1b[<0;16;4M")
     while time.perf_counter() - begin < seconds:
         n += 1
         place = n % 36
         x = 14 + (place if place < 18 else 36 - place)
-        os.write(terminal.master, f"\x1b[<32;{x};8M".encode())
+        os.write(terminal.master, f"\x1b[<32;{x};4M".encode())
         until = begin + n / 60
         while (left := until - time.perf_counter()) > 0:
             if terminal.read(left):
                 now = time.perf_counter()
                 gap, last, count = max(gap, now - last), now, count + 1
-    os.write(terminal.master, b"\x1b[<0;20;8m")
-    end = last = time.perf_counter()
-    while time.perf_counter() - last < 0.12:
-        if terminal.read(0.12):
-            last = time.perf_counter()
+    while n % 36 != 12:  # the drag goes on to a place whose numbers differ from the last one's
+        n += 1
+        time.sleep(1 / 60)
+        os.write(terminal.master, f"\x1b[<32;{20 + n % 2};4M".encode())
+        terminal.read(0)
+    caught_up = terminal.press(f"\x1b[<32;{end_x};4M".encode(), wanted.encode())[1]
+    os.write(terminal.master, f"\x1b[<0;{end_x};4m".encode())
     terminal.close()
     return {
         "largest_gap_ms": round(gap * 1e3, 1),
         "reads": count,
-        "caught_up_ms": round((last - end) * 1e3, 1),
+        "caught_up_ms": round(caught_up * 1e3, 1),
     }
 
 
@@ -233,7 +263,7 @@ def main() -> None:
         found[f"explorer_{size[0]}x{size[1]}"] = explorer(
             given.presses, given.solve_ms, size, is_real=given.real
         )
-    found["drag"] = drag(given.solve_ms, given.drag_s)
+    found["drag"] = drag(given.solve_ms, given.drag_s, is_real=given.real)
     print(json.dumps(found, indent=1))
 
 

@@ -93,6 +93,103 @@ class StepTable:
     ) -> StepTable: ...
 
 @final
+class Moments:
+    """Traffic as the closed form sees it, checked and kept in Rust."""
+
+    def __new__(
+        cls,
+        *,
+        rate_ratio: NDArray[np.float64],
+        prefill_ratio: NDArray[np.float64],
+        decode_ratio: NDArray[np.float64],
+        uncached_tok: NDArray[np.float64],
+        uncached_weight: NDArray[np.float64],
+        mean_uncached_tok: float,
+        uncached_cv: float,
+        mean_input_tok: float,
+        mean_output_tok: float,
+        mean_pairs: float,
+        context_tok: float,
+        bin_s: float,
+    ) -> Moments: ...
+
+@final
+class Alone:
+    """One server of a pool under one traffic."""
+
+    def __new__(
+        cls,
+        *,
+        role: str,
+        replicas: int,
+        table: StepTable,
+        chunk_tok: int,
+        max_seqs: int,
+        kv_blocks: int,
+        block_tok: int,
+        moments: Moments,
+    ) -> Alone: ...
+    def prefill_size_tok(self, tok_per_s: float) -> float:
+        """Return the size of the prefill step that keeps up with so many tokens a second [tok]."""
+    def prefill_time_s(self, tokens: float) -> float:
+        """Return the time of a prefill step with its attention [s]."""
+    def decode_seqs(self, tok_per_s: float) -> float:
+        """Return the sequences in flight that keep up with so many tokens a second."""
+    def decode_time_s(self, seqs: float) -> float:
+        """Return the time of a step that decodes so many sequences [s]."""
+    @property
+    def most_tok(self) -> float:
+        """Largest prefill step [tok]."""
+    @property
+    def tokens(self) -> NDArray[np.float64]:
+        """Prompt tokens of a step [tok]."""
+    @property
+    def prefill_s(self) -> NDArray[np.float64]:
+        """Time of such a step with its attention [s]."""
+    @property
+    def seqs(self) -> NDArray[np.float64]:
+        """Decoding sequences."""
+    @property
+    def decode_s(self) -> NDArray[np.float64]:
+        """Time of a step that decodes them [s]."""
+    @property
+    def extra_s_per_tok(self) -> float:
+        """What a prompt token adds to a step that decodes [s]."""
+    @staticmethod
+    def of_passes(
+        *,
+        tokens: NDArray[np.float64],
+        linear_s: NDArray[np.float64],
+        pair_s: float,
+        moments: Moments,
+    ) -> Alone:
+        """Return an optical server, whose passes of so many tokens take so long."""
+    def bound(self) -> float:
+        """Return a load that one server cannot exceed [request/s]."""
+    def carried(
+        self,
+        *,
+        count: int,
+        ttft_s: float,
+        tpot_s: float,
+        decode_wait_s: float,
+        quantile: float,
+        beat: float = 0.0,
+    ) -> float:
+        """Return the highest load that `count` servers on one queue carry [request/s]."""
+    def missed(
+        self,
+        rate_request_per_s: float,
+        *,
+        count: int,
+        ttft_s: float,
+        tpot_s: float,
+        decode_wait_s: float,
+        quantile: float,
+    ) -> float:
+        """Return the share of requests that miss the level at a load."""
+
+@final
 class Engine:
     """A fleet in time."""
 

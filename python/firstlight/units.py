@@ -109,7 +109,9 @@ _SI_STEPS = (
 
 _LARGEST, _SMALLEST = 1e100, 1e-100
 """Beyond these a quantity is a slip of the pen, and exact arithmetic on it would be slow."""
-_NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?)\s*(.*?)\s*")
+_NUMBER = re.compile(
+    r"\s*([+-]?(?:[0-9]+(?:_[0-9]+)*\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?)\s*(.*?)\s*"
+)
 
 
 def _word(word: str) -> _Unit | None:

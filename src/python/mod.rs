@@ -1,5 +1,6 @@
 //! The only folder that knows PyO3: extract, release the interpreter, call the core, wrap.
 
+mod analytic;
 mod arrays;
 mod errors;
 mod optics;
@@ -25,6 +26,8 @@ mod _core {
         causal_softmax, dequantize, divergence, log_sum_exp, readout, rms_norm, rope, swiglu, walsh,
     };
 
+    #[pymodule_export]
+    use super::analytic::{PyAlone, PyMoments};
     #[pymodule_export]
     use super::optics::OpticalLayer;
     #[pymodule_export]

@@ -19,6 +19,13 @@ use crate::schedule::{
 #[pyclass(frozen, name = "StepTable", module = "firstlight._core")]
 pub(crate) struct PyStepTable(Arc<StepTable>);
 
+impl PyStepTable {
+    /// Returns the table itself.
+    pub(super) fn get(&self) -> &StepTable {
+        &self.0
+    }
+}
+
 #[pymethods]
 impl PyStepTable {
     #[new]

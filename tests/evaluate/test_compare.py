@@ -135,7 +135,19 @@ def test_every_number_has_a_source_and_a_status(answer):
     paths = {fact.path for fact in answer.provenance}
     assert "scenario.facility.power_w" in paths
     assert "engines.iris-nova-optimistic.t_reload_s" in paths
-    assert "designs.optical+gpu.goodput_request_per_s" in paths
+    results = {
+        f"designs.optical+gpu.{path}"
+        for path in (
+            "goodput_request_per_s", "output_tok_per_s", "attainment_frac", "ttft_s.p50",
+            "ttft_s.p90", "tpot_s.p99", "itl_s.mean", "e2e_s.p50", "power_w.provisioned",
+            "energy_j_per_request_by_part.optics", "scopes.prefill.gain_vs_disaggregated",
+        )
+    }  # fmt: skip
+    assert results <= paths
+    assert any(path.startswith("ratios.h100-sxm-8x fp8.goodput_per_w.") for path in paths)
+    assert {f"break_even.{turn.field}" for turn in answer.break_even} <= paths
+    assert all(f"designs.optical+gpu.utilization.{pool}" in paths
+               for pool in answer.design("optical+gpu").utilization)  # fmt: skip
     allowed = {"measured", "paper", "datasheet", "estimate", "vendor", "assumed"}
     for fact in answer.provenance:
         assert fact.status in allowed, fact.path

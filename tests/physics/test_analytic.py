@@ -1,8 +1,8 @@
 """The fast tier against simulation, and its limits.
 
-Error on the test grid, of goodput, energy and cost, simulated over closed form: within 0.8 to
-1.25, median within 12 %. Long prompts near the limit of the time to first token (the rag preset) are
-outside what is bounded here.
+Error on the test grid, of goodput, energy and cost, simulated over closed form: within 0.75 to
+1.3, median within 10 %; wider for presets whose single prompts or answers are near a limit. The
+simulation here runs on a sample of the hour; docs/analytic.md has the same over the whole hour.
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ GRID = {
     "tight": {"ttft_s": 0.5, "tpot_s": 0.03},
     "cold": {"cached_frac": 0.0},
     "slow mask": {"t_reload_s": 3e-5},
+    "prompts of 4,096": {"context_tok": 4096},
 }
-LOW, HIGH, MEDIAN = 0.8, 1.25, 0.12
+PRESETS = {"code": {"preset": "code"}, "rag": {"preset": "rag"}}
+LOW, HIGH, MEDIAN = 0.75, 1.3, 0.1
+PRESET_LOW, PRESET_HIGH = 0.55, 1.85
+"""A mixed pool under long prompts (rag) is the worst of them."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +40,7 @@ def point():
 def compared():
     """Simulated over closed form: (case, design) -> (goodput, energy, cost)."""
     found = {}
-    for case, changes in GRID.items():
+    for case, changes in (GRID | PRESETS).items():
         scenario = Scenario.default().replace(**changes)
         asked = question.resolve(scenario)
         plans = [asked.plan(one) for one in scenario.designs]
@@ -55,14 +59,25 @@ def compared():
 
 
 def test_closed_form_is_within_its_stated_error_of_simulation(compared):
-    ratios = np.array(list(compared.values()))
+    ratios = np.array([ratio for (case, _), ratio in compared.items() if case in GRID])
     assert ratios.min() > LOW
     assert ratios.max() < HIGH
     assert np.median(np.abs(ratios - 1.0)) < MEDIAN
 
 
+def test_closed_form_of_presets_is_within_its_stated_error_of_simulation(compared):
+    ratios = np.array([ratio for (case, _), ratio in compared.items() if case in PRESETS])
+    assert ratios.min() > PRESET_LOW
+    assert ratios.max() < PRESET_HIGH
+
+
+def test_parallelism_is_what_the_simulation_takes_where_one_request_may_not_fit(compared):
+    # One GPU holds too little KV for the longest prompts; compare refuses those few and so does this.
+    assert estimate(Scenario.default())["gpu-disaggregated"].tp == {"prefill": 1, "decode": 2}
+
+
 def test_order_of_designs_is_that_of_the_simulation(compared):
-    for case, changes in GRID.items():
+    for case, changes in (GRID | PRESETS).items():
         quick = estimate(Scenario.default().replace(**changes))
         by_form = sorted(quick, key=lambda name: quick[name].goodput_request_per_s)
         simulated = sorted(
@@ -115,13 +130,24 @@ def test_parts_of_cost_and_energy_do_not_exceed_the_whole(point):
         assert one.mean_power_w < one.power_w
 
 
-def test_thousand_points_a_second_when_engine_and_traffic_stay(point):
+@pytest.mark.parametrize(
+    ("values", "floor"),
+    [
+        ([{"power_w": v} for v in np.geomspace(1e5, 1e7, 200)], 500),
+        ([{"t_reload_s": v} for v in np.geomspace(1e-6, 1e-4, 100)], 180),
+        ([{"ttft_s": v} for v in np.linspace(0.5, 4.0, 100)], 130),
+        ([{"cached_frac": v} for v in np.linspace(0.01, 0.9, 60)], 90),
+        ([{"context_tok": round(v)} for v in np.linspace(512, 4096, 60)], 60),
+    ],
+    ids=["power", "engine", "limits", "cache", "lengths"],
+)
+def test_points_a_second_on_one_core(point, values, floor):
+    # A third of what one busy core does, so that only a fall of a whole kind fails.
     point.at()
-    began = time.process_time()
-    for power_w in np.geomspace(1e5, 1e7, 300):
-        point.at({"power_w": power_w})
-    # Two cores do twice this; the bar is 1,000 a second on both.
-    assert 300 / (time.process_time() - began) > 500
+    began = time.thread_time()
+    for changes in values:
+        point.at(changes)
+    assert len(values) / (time.thread_time() - began) > floor
 
 
 def test_break_even_is_where_both_designs_are_equal(point):

@@ -9,9 +9,10 @@ from itertools import pairwise
 import pytest
 from click.testing import CliRunner
 
+from firstlight import catalog
 from firstlight.cli.root import firstlight
 from firstlight.errors import InfeasibleError, ScenarioError
-from firstlight.evaluate import question
+from firstlight.evaluate import question, servers
 from firstlight.plan import margin
 from firstlight.plan.choose import OBJECTIVES, Screen, choose, front, score
 from firstlight.plan.run import plan
@@ -109,8 +110,51 @@ def test_simulation_of_survivors_agrees_with_screening(planned):
 
 def test_conditional_disaggregation_is_simulated_beside_the_best_split_design(planned):
     names = [one.candidate.plan.name for one in planned.survivors]
-    assert len(names) == 3
-    assert sum(name.endswith(" conditional") for name in names) == 1
+    assert len(names) == 5
+    assert [name.split()[-1] for name in names if " conditional " in name] != []
+    by_limit = {
+        one.candidate.plan.serving.local_below_tok: one.simulated.goodput_request_per_s
+        for one in planned.survivors
+        if one.candidate.plan.disaggregate == "conditional"
+    }
+    # Dynamo's limit is for pools of one kind: here it sends nearly every prompt to the scarce one.
+    assert set(by_limit) == {2048, 512, 128}
+    assert by_limit[2048] < by_limit[512] < by_limit[128]
+
+
+def test_what_may_win_is_simulated_over_the_whole_time_and_only_that(planned):
+    assert planned.best.whole
+    rates = {one.whole: [] for one in planned.survivors}
+    for one in planned.survivors:
+        rates[one.whole].append(
+            one.simulated.goodput_request_per_s / one.simulated.power_w.provisioned
+        )
+    assert min(rates[True]) > 0
+    assert max(rates.get(False, [0.0])) < max(rates[True])
+
+
+def test_racks_limit_a_plan_and_the_limit_is_named(scenario):
+    few = plan(scenario, survivors=1, max_racks=3)
+    servers = few.best.simulated.servers
+    held = {name: int(35e3 / catalog.get(name, kind="server").value("peak_w"))
+            for name in servers if "peak_w" in catalog.get(name, kind="server")}  # fmt: skip
+    silicon = sum(-(-n // held[name]) for name, n in servers.items() if name in held)
+    assert silicon <= 3
+    assert "racks" in [one.resource for one in few.margins]
+    worth = {one.resource: one for one in few.margins}
+    assert worth["racks"].elasticity < 3
+    with pytest.raises(ScenarioError, match="0 racks"):
+        plan(scenario, max_racks=0)
+
+
+def test_racks_of_a_cell_hold_one_kind_each():
+    caps = Limits(racks=4, rack_power_w=30e3)
+    h100, b200 = (
+        servers.load(name, overrides={}, usd_per_peak_w=1.0) for name in ("h100-sxm-8x", "b200-8x")
+    )
+    assert caps.racks_of(((h100, 1), (b200, 1)), 1) == 2
+    assert caps.racks_of(((h100, 3), (b200, 2)), 2) == 4
+    assert Limits(racks=1, rack_power_w=1e3).racks_of(((h100, 1),), 1) == float("inf")
 
 
 def test_best_is_the_survivor_that_simulates_best(planned):
@@ -132,8 +176,9 @@ def test_attainment_falls_with_load_and_is_met_at_capacity(planned):
 
 
 def test_frontier_trades_tokens_a_user_for_tokens_a_megawatt(planned):
-    name = planned.best.candidate.plan.name
+    name = planned.best.candidate.plan.name.partition(" conditional ")[0]
     points = [point for point in planned.frontier if point.design == name]
+    assert not any(" conditional " in point.design for point in planned.frontier)
     assert len(points) >= 3
     users = [point.tok_per_s_user for point in points]
     assert users == sorted(users, reverse=True)
@@ -245,7 +290,7 @@ def test_impossible_asks_are_refused(scenario, keywords, message):
 
 def test_every_limit_relaxes_in_the_easier_direction(scenario):
     asked = question.resolve(scenario)
-    caps = Limits(price_usd=1e6, servers=10)
+    caps = Limits(price_usd=1e6, servers=10, racks=5)
     asked = question.replace(asked, budget=capped(asked.budget, caps))
     for resource in margin.RESOURCES:
         more = margin.relaxed(asked, resource, 2.0)

@@ -678,3 +678,18 @@ def test_answers_that_arrive_under_a_page_or_a_prompt_are_drawn():
             await press(pilot, "escape")
 
     play(story)
+
+
+@pytest.mark.parametrize("key", ["question_mark", "e", "colon"])
+def test_a_page_that_is_left_twice_at_once_is_left_once(key):
+    async def story(app, pilot):
+        await pilot.press(key)
+        page = app.screen
+        assert page is not app.stage
+        page.action_leave()
+        page.action_leave()
+        await pilot.pause(0.1)
+        assert app.screen is app.stage
+        assert app.is_running
+
+    play(story)

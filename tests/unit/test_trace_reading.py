@@ -154,7 +154,7 @@ BAD_ROWS = [
     ("1,1,2147483648", r"row 3, column osl_tok: '2147483648'"),
     ("1,1," + "9" * 5000, r"row 3, column osl_tok: '9{40}'"),
     ("1,1,０x", r"row 3, column osl_tok"),
-    ('1,1,"2', r"row 3: unexpected end of data"),
+    ('1,1,"2', r"row 3: a quote is never closed"),
     ("\n1,1,1", r"row 3: the row is blank; allowed: only at the end"),
 ]
 

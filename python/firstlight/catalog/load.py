@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from firstlight.catalog import schema
-from firstlight.errors import CatalogError, nearest
+from firstlight.errors import CatalogError, choices, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,6 +58,7 @@ class Catalog:
             root if root is not None else resources.files("firstlight.catalog") / "data"
         )
         self._files: dict[str, dict[str, schema.Record]] = {}
+        self._listed: dict[str, list[str]] = {}
         self._assumptions: Mapping[str, schema.Fact] | None = None
 
     def kinds(self) -> tuple[str, ...]:
@@ -68,10 +69,13 @@ class Catalog:
         if kind not in KINDS:
             hint = nearest(kind, KINDS)
             raise CatalogError(f"unknown kind {kind!r}; allowed: {', '.join(KINDS)}{hint}")
-        folder = self._root / kind
-        if not folder.is_dir():
-            return []
-        return sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".toml"))
+        if kind not in self._listed:
+            folder = self._root / kind
+            entries = folder.iterdir() if folder.is_dir() else ()
+            self._listed[kind] = sorted(
+                entry.name for entry in entries if entry.name.endswith(".toml")
+            )
+        return self._listed[kind]
 
     def _file(self, kind: str, name: str) -> dict[str, schema.Record]:
         where = f"{kind}/{name}"
@@ -121,8 +125,7 @@ class Catalog:
         for record in self.records(kind):
             if record.id == identifier:
                 return record
-        known = self.ids(kind)
-        hint = nearest(identifier, known) or f"; allowed: {', '.join(known)}"
+        hint = choices(identifier, self.ids(kind), see=f"firstlight catalog list -k {kind}")
         raise CatalogError(f"unknown {kind} {identifier!r}{hint}")
 
     def kinds_of(self, identifier: str) -> tuple[str, ...]:

@@ -19,9 +19,11 @@ from firstlight.errors import ModelError, ScenarioError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from firstlight.claims.case import Case, Gains
+    from firstlight.claims.case import Case
+    from firstlight.optics import EngineSpec
 
     Compute = Callable[["Case", Mapping[str, object], str, str], float]
+    OfEngine = Callable[["Case", EngineSpec, str], float]
 
 NOTHING = math.nan
 TETRA_OP_PER_S, TETRA_W = 1e18, 1e4
@@ -42,28 +44,32 @@ class Test:
     scopes: dict[str, str]
 
 
-def _gain(field: str) -> Callable[[Gains], float]:
-    def value(gains: Gains) -> float:
-        return float(getattr(gains, field))
+def _of_gains(scopes: dict[str, tuple[str, str]], *, saved: bool = False) -> Test:
+    """Return a test that reads one number of `Gains` a scope.
 
-    return value
-
-
-def _gains(scopes: dict[str, Callable[[Gains], float]]) -> Compute:
-    """Return a computation that reads one number of `Gains` a scope."""
+    Args:
+        scopes: Scope -> (field of `Gains`, what it counts).
+        saved: Whether the share saved is wanted, 1 − 1 / gain.
+    """
 
     def compute(case: Case, changes: Mapping[str, object], scope: str, server: str) -> float:
         gains = case.gains(changes, server=server)
-        return NOTHING if gains is None else scopes[scope](gains)
+        if gains is None:
+            return NOTHING
+        gain = float(getattr(gains, scopes[scope][0]))
+        return 1.0 - 1.0 / gain if saved else gain
+
+    return Test(compute=compute, scopes={scope: words for scope, (_, words) in scopes.items()})
+
+
+def _of_engine(work: OfEngine) -> Compute:
+    """Return a computation on the optical engine; there is none without one."""
+
+    def compute(case: Case, changes: Mapping[str, object], scope: str, server: str) -> float:
+        spec = case.engine(changes, server=server)
+        return NOTHING if spec is None else work(case, spec, scope)
 
     return compute
-
-
-def _saved(field: str) -> Callable[[Gains], float]:
-    def value(gains: Gains) -> float:
-        return 1.0 - 1.0 / float(getattr(gains, field))
-
-    return value
 
 
 def _prefill_share(case: Case, changes: Mapping[str, object], scope: str, server: str) -> float:
@@ -78,11 +84,8 @@ def _prefill_share(case: Case, changes: Mapping[str, object], scope: str, server
     return rival.prefill_energy_j_per_request / rival.energy_j_per_request
 
 
-def _power_elasticity(case: Case, changes: Mapping[str, object], scope: str, server: str) -> float:
+def _power_elasticity(case: Case, spec: EngineSpec, scope: str) -> float:
     """Return d ln power / d ln rate of one optical server, in the clock."""
-    spec = case.engine(changes, server=server)
-    if spec is None:
-        return NOTHING
     import dataclasses
 
     faster = dataclasses.replace(spec, f_cycle_hz=spec.f_cycle_hz * 1.1)
@@ -94,10 +97,8 @@ def _power_elasticity(case: Case, changes: Mapping[str, object], scope: str, ser
     return ledger.laser_j * spec.f_cycle_hz * spec.engines * slow.psu_factor / slow.peak_w
 
 
-def _ops_per_cycle(case: Case, changes: Mapping[str, object], scope: str, server: str) -> float:
-    spec = case.engine(changes, server=server)
-    if spec is None:
-        return NOTHING
+def _ops_per_cycle(case: Case, spec: EngineSpec, scope: str) -> float:
+    del case
     operations = 2.0 * spec.inputs * spec.outputs
     return operations / spec.encoding.passes if scope == "signed" else operations
 
@@ -118,10 +119,7 @@ def _models(case: Case, changes: Mapping[str, object], scope: str, server: str) 
     return float(works) if case.light is not None else NOTHING
 
 
-def _server_w(case: Case, changes: Mapping[str, object], scope: str, server: str) -> float:
-    spec = case.engine(changes, server=server)
-    if spec is None:
-        return NOTHING
+def _server_w(case: Case, spec: EngineSpec, scope: str) -> float:
     peak_w = optics.server_power(spec).peak_w
     if scope == "optical server":
         return peak_w
@@ -135,18 +133,8 @@ def _server_w(case: Case, changes: Mapping[str, object], scope: str, server: str
     return max(peak_w, *silicon)
 
 
-def _roadmap(case: Case, changes: Mapping[str, object], scope: str, server: str) -> float:
-    gains = case.gains(changes, server=server)
-    if gains is None:
-        return NOTHING
-    return gains.prefill if scope == "prefill" else gains.linear
-
-
-def _op_per_j(case: Case, changes: Mapping[str, object], scope: str, server: str) -> float:
+def _op_per_j(case: Case, spec: EngineSpec, scope: str) -> float:
     """Return operations a joule at the engine, or of a whole server at full load."""
-    spec = case.engine(changes, server=server)
-    if spec is None:
-        return NOTHING
     stack = optics.linear_stack(case.shape)
     chunk = min(RELOAD_CHUNK_TOK, optics.chunk_bound_tok(spec, hidden_size=stack.hidden_size))
     at_engine = optics.engine_op_per_j(stack, spec=spec, chunk_tok=chunk)
@@ -184,16 +172,49 @@ def _demand(case: Case, changes: Mapping[str, object], scope: str, server: str) 
     return float(np.median([ratio for _, ratio in over]))
 
 
+_PROMPT = {
+    "prefill": (
+        "prefill", "energy of the whole prompt, gpu-disaggregated over optical, facility"
+    ),
+    "linear": ("linear", "energy of linear layers, above idle, board"),
+}  # fmt: skip
 TESTS: dict[str, Test] = {
+    "prefill-gain": _of_gains(_PROMPT),
+    "roadmap": _of_gains(_PROMPT),
+    "inference-gain": _of_gains(
+        {
+            "whole": ("whole", "energy of a request, better GPU design over optical, facility"),
+            "colocated": (
+                "whole_colocated",
+                "energy of a request, gpu-colocated over optical, facility",
+            ),
+        }
+    ),
+    "power-cut": _of_gains(
+        {
+            "whole": ("whole", "energy saved a request at the same load, facility"),
+            "linear": ("linear", "energy saved in linear layers of prefill, above idle, board"),
+        },
+        saved=True,
+    ),
+    "cost-gain": _of_gains(
+        {
+            "whole": ("cost", "cost of a request, cheaper GPU design over optical, facility"),
+            "prefill": (
+                "prefill_cost",
+                "cost of the prompt, gpu-disaggregated over optical, facility",
+            ),
+        }
+    ),
     "power-elasticity": Test(
-        compute=_power_elasticity,
+        compute=_of_engine(_power_elasticity),
         scopes={
             "server": "d ln power / d ln rate of one optical server",
             "light": "laser power over the server's, at full rate",
         },
     ),
     "ops-per-cycle": Test(
-        compute=_ops_per_cycle,
+        compute=_of_engine(_ops_per_cycle),
         scopes={
             "signed": "operations of one signed product over the cycles it takes, engine",
             "peak": "operations of one optical cycle, engine",
@@ -204,7 +225,7 @@ TESTS: dict[str, Test] = {
         scopes={"served": "of Llama-3.1 8B and 70B, how many meet the limits with decode on GPUs"},
     ),
     "server-power": Test(
-        compute=_server_w,
+        compute=_of_engine(_server_w),
         scopes={
             "optical server": "one optical server at full load, at its plug",
             "largest server": "the largest server of the optical design, decode included, at its plug",
@@ -217,43 +238,8 @@ TESTS: dict[str, Test] = {
             "tokens": "uncached prompt tokens over all computed tokens",
         },
     ),
-    "prefill-gain": Test(
-        compute=_gains({"prefill": _gain("prefill"), "linear": _gain("linear")}),
-        scopes={
-            "prefill": "energy of the whole prompt, gpu-disaggregated over optical, facility",
-            "linear": "energy of linear layers, above idle, board",
-        },
-    ),
-    "inference-gain": Test(
-        compute=_gains({"whole": _gain("whole"), "colocated": _gain("whole_colocated")}),
-        scopes={
-            "whole": "energy of a request, better GPU design over optical, facility",
-            "colocated": "energy of a request, gpu-colocated over optical, facility",
-        },
-    ),
-    "power-cut": Test(
-        compute=_gains({"whole": _saved("whole"), "linear": _saved("linear")}),
-        scopes={
-            "whole": "energy saved a request at the same load, facility",
-            "linear": "energy saved in linear layers of prefill, above idle, board",
-        },
-    ),
-    "cost-gain": Test(
-        compute=_gains({"whole": _gain("cost"), "prefill": _gain("prefill_cost")}),
-        scopes={
-            "whole": "cost of a request, cheaper GPU design over optical, facility",
-            "prefill": "cost of the prompt, gpu-disaggregated over optical, facility",
-        },
-    ),
-    "roadmap": Test(
-        compute=_roadmap,
-        scopes={
-            "prefill": "energy of the whole prompt, gpu-disaggregated over optical, facility",
-            "linear": "energy of linear layers, above idle, board",
-        },
-    ),
     "op-per-j": Test(
-        compute=_op_per_j,
+        compute=_of_engine(_op_per_j),
         scopes={
             "engine": "operations a joule of the engine, reload included",
             "server": "operations a joule of the server, host and supply included",

@@ -65,13 +65,13 @@ def _find(identifier: str, kind: str | None) -> list[Record]:
         CatalogError: There is none; the message names the nearest.
     """
     from firstlight import catalog
-    from firstlight.errors import CatalogError, nearest
+    from firstlight.errors import CatalogError, choices
 
     kinds = (kind,) if kind else catalog.kinds_of(identifier)
     if kinds:
         return [catalog.get(identifier, kind=each) for each in kinds]
     known = [name for each in catalog.kinds() for name in catalog.ids(each)]
-    hint = nearest(identifier, known) or "; 'firstlight catalog list' names them all"
+    hint = choices(identifier, dict.fromkeys(known), see="firstlight catalog list")
     raise CatalogError(f"unknown id {identifier!r}{hint}")
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     "--print", "print_as", type=click.Choice(["text", "md", "json", "csv"]),
     help="Print the same screen and end.",
 )  # fmt: skip
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write --print to a file.")
+@click.option("-o", "--output", help="Write --print to a file.")
 @click.option("--plain", is_flag=True, help="A conversation in lines, for screen readers.")
 @click.option("--tour", is_flag=True, help="Six steps that show what to look at.")
 @click.option("--web", is_flag=True, help="Serve it to a browser on 127.0.0.1.")
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def command(
     scenario: str | None,
     print_as: str | None,
-    output: Path | None,
+    output: str | None,
     plain: bool,  # noqa: FBT001
     tour: bool,  # noqa: FBT001
     web: bool,  # noqa: FBT001
@@ -74,23 +74,21 @@ def _setup(scenario: str | None) -> Setup:
     if scenario == "last":
         path = state.autosave_path()
         return scenario_file.load(path) if path.exists() else state.DEFAULT
-    if scenario.startswith("fl:"):
-        setup, warnings = state.parse_share(scenario)
+    if scenario.startswith("fl:"):  # what it says is meant, or it is refused
+        setup, warnings = state.parse_share(scenario, is_strict=True)
         for warning in warnings:
             click.echo(f"warning: {warning}", err=True)
         return setup
     return scenario_file.load(Path(scenario))
 
 
-def _print(setup: Setup, print_as: str, output: Path | None) -> None:
-    from firstlight.tui import once, state
+def _print(setup: Setup, print_as: str, output: str | None) -> None:
+    from firstlight.cli.destination import Destination
+    from firstlight.tui import once
     from firstlight.tui.solver import default_solver
 
-    text = once.FORMATS[print_as](once.answered(default_solver(), setup))
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        state.write_whole(output, text)
+    with Destination(output) as place:
+        place.write(once.FORMATS[print_as](once.answered(default_solver(), setup)))
 
 
 def _run(setup: Setup, *, theme: str | None, symbols: str, color: str, is_tour: bool) -> None:
@@ -104,14 +102,14 @@ def _run(setup: Setup, *, theme: str | None, symbols: str, color: str, is_tour: 
     from firstlight.tui import keymap, state
     from firstlight.tui import symbols as glyphs
     from firstlight.tui import theme as themes
+    from firstlight.tui.apart import ApartSolver
     from firstlight.tui.app import Explorer
-    from firstlight.tui.solver import default_solver
 
     bare = bool(os.environ.get("NO_COLOR"))
     few = os.environ.get("TERM") in ("linux", "vt220") or color == "16"
     chosen = themes.MONO if bare else themes.THEMES[theme or ("terminal" if few else "dark")]
     app = Explorer(
-        default_solver(),
+        ApartSolver(),
         setup=setup,
         theme=chosen,
         symbols=glyphs.choose() if symbols == "auto" else glyphs.SETS[symbols],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -33,10 +34,36 @@ def asked(path: str | None, *, settings: tuple[str, ...], seed: int | None) -> S
     from firstlight.scenario import Scenario
 
     scenario = Scenario.default() if path is None else Scenario.load(path)
+    if path is not None and scenario.assumptions:
+        _check_engines(scenario, Path(path))
     changes = dict(_split(setting) for setting in settings)
     if seed is not None:
         changes["seed"] = seed
     return scenario.replace(**changes) if changes else scenario
+
+
+def _check_engines(scenario: Scenario, path: Path) -> None:
+    """Check what a file assumes of optical engines, while file and line are known.
+
+    Raises:
+        ScenarioError: A value is outside what an engine may have; names file, line and key.
+    """
+    from firstlight.optics import EngineSpec
+    from firstlight.scenario import overrides
+    from firstlight.scenario.file import text
+    from firstlight.scenario.rules import Where
+
+    where = Where(file=str(path), text=text(path))
+    for record in overrides.optical_records(scenario.document()["design"]):
+        for name in scenario.assumptions if record.kind == "engine" else ():
+            if name not in record:
+                continue
+            for value in overrides.span(scenario.assumptions[name], record.facts[name].unit):
+                try:
+                    EngineSpec.preset(record.id, **{name: value})
+                except ScenarioError as error:
+                    said = str(error).removeprefix(f"{name}: ")
+                    raise where.error(("assumptions", name), said) from None
 
 
 def _split(setting: str) -> tuple[str, object]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import click
 
@@ -51,8 +54,31 @@ def firstlight() -> None:
     """Time to first token, by light: what LLM inference gains when prefill runs on light."""
 
 
+def _mend_closed_streams() -> None:
+    """Stand in for streams the shell has closed: what is written to them fails or is dropped."""
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # lives as long as we
+    if sys.stdout is None:
+        sys.stdout = _Closed()
+
+
+class _Closed(io.TextIOBase):
+    """An output that was closed before the program began."""
+
+    encoding = "utf-8"
+
+    def write(self, text: str) -> int:
+        """Refuse.
+
+        Raises:
+            OSError: Always.
+        """
+        raise OSError(errno.EBADF, "it was closed")
+
+
 def main() -> None:
     """Run the command line; exit 0 done, 1 the scenario cannot be met, 2 bad input."""
+    _mend_closed_streams()
     try:
         # without standalone mode click hands back the status a command left with
         status = firstlight(standalone_mode=False)
@@ -69,6 +95,7 @@ def main() -> None:
     except OSError as error:
         # of the commands' own files every failure has been named; what is left is the output itself
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.stdout = sys.__stdout__ or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
         click.echo(f"firstlight: the output cannot be written: {error.strerror or error}", err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,9 +17,12 @@ from firstlight.cli.destination import Destination
 from firstlight.cli.question import SETTINGS_HELP, asked
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from firstlight.scenario import Scenario
     from firstlight.sweep import Swept, Uncertainty
 
+WIDTH = 80
 _HELP = """\
 Compute SCENARIO (the shipped one when none is given) over grids and samples.
 
@@ -27,7 +34,7 @@ Compute SCENARIO (the shipped one when none is given) over grids and samples.
   f_cycle_hz=lognormal(median=1e9, sigma=0.5)          a distribution, drawn
 
 Grids multiply; ranges and distributions are drawn together, the same draws at every grid point.
-With -o FOLDER every chunk is kept as it ends (Parquet where pyarrow is installed, else CSV): the same
+Exit status 1: no point could be computed. With -o FOLDER every chunk is kept as it ends (Parquet where pyarrow is installed, else CSV): the same
 command again goes on where it was interrupted.
 
 \b
@@ -93,7 +100,7 @@ def command(
         return
     from firstlight.sweep.run import sweep
 
-    with progress.shown("sweeping") as tell:
+    with progress.shown("sweeping") as tell, _resumable(output):
         swept = sweep(
             question,
             over=parse_over(items),
@@ -109,6 +116,25 @@ def command(
     text = json.dumps(_rows(swept), indent=2) if as_json else swept_table(swept)
     with Destination(None) as destination:
         destination.write(text + "\n")
+    if swept.failed == swept.points:
+        raise click.exceptions.Exit(1)
+
+
+@contextmanager
+def _resumable(output: str | None) -> Iterator[None]:
+    """Say on an interrupt what is kept, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if output is None:
+            raise
+        parts = sum(1 for _ in Path(output).glob("part-*"))
+        click.echo(
+            f"interrupted; {parts} finished part{'s' * (parts != 1)} in {output}: the same command "
+            "goes on from there",
+            err=True,
+        )
+        raise click.exceptions.Exit(130) from None
 
 
 def _break_even(
@@ -253,14 +279,22 @@ def swept_table(swept: Swept) -> str:
         for name in designs:
             values = swept.column("goodput_request_per_s_per_w", design=name)
             works = values[np.isfinite(values)] * 1e3
-            cells = np.percentile(works, [10, 50, 90]) if len(works) else [np.nan] * 3
-            lines.append(
-                f"{name:24}" + "".join(f"{v:>10.4g}" for v in cells)
-                + f"{len(works) / swept.points:>10.0%}"
-            )  # fmt: skip
+            cells = [f"{'–':>10}"] * 3
+            if len(works):
+                cells = [f"{v:>10.4g}" for v in np.percentile(works, [10, 50, 90])]
+            lines.append(f"{name:24}{''.join(cells)}{len(works) / swept.points:>10.0%}")
+    for name in designs:
+        mine = [row for row in swept.rows if row["design"] == name]
+        if all(row["status"] == "infeasible" for row in mine):
+            lines += _wrapped(f"{name} works at no point: {mine[0]['reason']}")
     failures = [row for row in swept.rows if row["status"] == "failed"]
-    for row in failures[:3]:
-        lines.append(f"failed: {str(row['reason'])[:70]}")
+    reasons = Counter(str(row["reason"]) for row in failures)
+    for reason, times in reasons.most_common(3):
+        lines += _wrapped(f"failed {times:,}×: {reason}")
     if swept.folder is not None:
         lines.append(f"kept in {swept.folder}")
     return "\n".join(lines)
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent="    ", break_on_hyphens=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from firstlight import optics, roofline, schedule
-from firstlight.errors import ModelError
+from firstlight.errors import CatalogError, ModelError
 
 if TYPE_CHECKING:
     from firstlight.evaluate.servers import Server
@@ -41,6 +41,8 @@ class Serving:
         link_frac: Share of the network cards a KV hand-over attains.
         link_latency_s: Start of a hand-over [s].
         first_token: Who emits the first token after a hand-over.
+        local_below_tok: Uncached tokens below which the decode pool computes a prompt itself, where
+            disaggregation is conditional [tok].
     """
 
     shape: ModelShape
@@ -55,6 +57,7 @@ class Serving:
     link_frac: float
     link_latency_s: float
     first_token: Literal["prefill", "decode"]
+    local_below_tok: int = 2048
 
     @property
     def kv_bits(self) -> int:
@@ -147,7 +150,9 @@ class Cell:
             link_tok_ps=tok_ps,
             link_latency_ps=round(serving.link_latency_s * 1e12),
             first_token=serving.first_token,
-            disaggregation=schedule.Disaggregation(policy=self.disaggregate),
+            disaggregation=schedule.Disaggregation(
+                policy=self.disaggregate, local_below_tok=serving.local_below_tok
+            ),
         )
 
 
@@ -158,13 +163,16 @@ def fitting_tp(server: Server, *, serving: Serving) -> tuple[int, ...]:
         ModelError: It fits at none; the message is that of the largest degree.
     """
     fitting: list[int] = []
-    refusal: ModelError | None = None
+    refusal: CatalogError | ModelError | None = None
     for tp in TENSOR_PARALLEL:
         if tp > server.accelerators or server.accelerators % tp:
             continue
         try:
             _blocks(server.device, tp, serving)
-        except ModelError as error:
+            if tp > 1:
+                # a device whose link nobody has stated joins no group
+                _table(server.device, tp, serving)
+        except (CatalogError, ModelError) as error:
             refusal = error
         else:
             fitting.append(tp)
@@ -269,7 +277,7 @@ def _blocks(device: str, tp: int, serving: Serving) -> int:
     )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=24)  # each takes half a megabyte or more
 def _pass_table(spec: optics.EngineSpec, serving: Serving) -> StepTable:
     return optics.step_table(
         optics.linear_stack(serving.shape),

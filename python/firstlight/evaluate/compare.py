@@ -143,7 +143,7 @@ class _Job:
                 coarse=sample,
                 cancelled=self.crew.cancelled,
             )
-        facts = provenance(self.asked, mine, records)
+        facts = provenance(self.asked, mine, records, ratios=ratios, turning=turning)
         scenario = self.asked.scenario
         return Comparison(
             schema=SCHEMA,

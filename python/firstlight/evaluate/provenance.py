@@ -11,16 +11,16 @@ from firstlight.evaluate.answer import Design, Provenance
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from firstlight.evaluate.answer import BreakEven, Ratio
     from firstlight.evaluate.design import Solved
     from firstlight.evaluate.question import Question
 
-DERIVED = (
-    "goodput_request_per_s", "energy_j_per_request", "energy_j_per_tok_input",
-    "energy_j_per_tok_output", "cost_usd_per_mtok_input", "cost_usd_per_mtok_output",
-    "cost_usd_per_request", "carbon_g_per_request", "gpu_equivalents_freed",
-)  # fmt: skip
 UNITS = {
     "goodput_request_per_s": "request/s",
+    "request_per_s": "request/s",
+    "input_tok_per_s": "tok/s",
+    "output_tok_per_s": "tok/s",
+    "attainment_frac": "1",
     "energy_j_per_request": "J/request",
     "energy_j_per_tok_input": "J/tok",
     "energy_j_per_tok_output": "J/tok",
@@ -30,6 +30,12 @@ UNITS = {
     "carbon_g_per_request": "g/request",
     "gpu_equivalents_freed": "1",
 }
+"""Results of a design and their units."""
+GROUPS = {
+    "ttft_s": "s", "tpot_s": "s", "itl_s": "s", "e2e_s": "s", "power_w": "W",
+    "energy_j_per_request_by_part": "J/request",
+}  # fmt: skip
+"""Results that are several numbers of one unit."""
 ASSUMPTIONS = (
     "server_margin_ratio", "network_frac", "network_price_frac", "it_life_years",
     "cost_of_capital_frac", "colocation_usd_per_kw_month", "optical_price_ratio", "kv_block_tok",
@@ -40,7 +46,12 @@ NOT_NUMBERS = frozenset({"description"})
 
 
 def provenance(
-    asked: Question, solved: dict[str, Solved], records: dict[str, Design]
+    asked: Question,
+    solved: dict[str, Solved],
+    records: dict[str, Design],
+    *,
+    ratios: tuple[Ratio, ...] = (),
+    turning: tuple[BreakEven, ...] = (),
 ) -> tuple[Provenance, ...]:
     """Return the source of every input that was used and the status of every result.
 
@@ -48,22 +59,54 @@ def provenance(
         asked: The question.
         solved: The designs as solved.
         records: Their records.
+        ratios: Optical over GPU designs.
+        turning: Break-evens.
     """
     inputs = list(_inputs(asked, solved))
     by_design = {name: weakest(*(_statuses(one, inputs))) for name, one in solved.items()}
-    results = [
-        Provenance(
-            path=f"designs.{name}.{field}",
-            value=getattr(record, field),
-            unit=UNITS[field],
-            status=str(by_design[name]),
-            source="computed; as weak as its weakest input",
-            date=inputs[0].date,
+    date = inputs[0].date
+
+    def computed(path: str, value: float | None, unit: str, status: str) -> Provenance:
+        return Provenance(
+            path=path, value=value, unit=unit, status=status, source=COMPUTED, date=date
         )
+
+    results = [
+        computed(f"designs.{name}.{path}", value, unit, str(by_design[name]))
         for name, record in records.items()
-        for field in DERIVED
+        for path, value, unit in _numbers(record)
     ]
+    # A ratio rests on both of its designs.
+    both = str(weakest(*by_design.values()))
+    results += [
+        computed(f"ratios.{one.silicon}.{kind}.{rival}", value, "1", both)
+        for one in ratios
+        for kind in ("goodput_per_w", "energy", "cost")
+        for rival, value in getattr(one, kind).items()
+    ]
+    results += [computed(f"break_even.{one.field}", one.value, one.unit, both) for one in turning]
     return (*results, *inputs)
+
+
+COMPUTED = "computed; as weak as its weakest input"
+
+
+def _numbers(record: Design) -> Iterator[tuple[str, float | None, str]]:
+    """Yield (path, value, unit) of each result of a design."""
+    for field, unit in UNITS.items():
+        yield field, getattr(record, field), unit
+    for name, unit in GROUPS.items():
+        group = getattr(record, name)
+        for part in () if group is None else group.__struct_fields__:
+            value = getattr(group, part)
+            if isinstance(value, float):
+                yield f"{name}.{part}", value, unit
+    for pool, busy in record.utilization.items():
+        yield f"utilization.{pool}", busy, "1"
+    for name, scope in record.scopes.items():
+        yield f"scopes.{name}.energy_j_per_request", scope.energy_j_per_request, "J/request"
+        for rival in ("gain_vs_colocated", "gain_vs_disaggregated"):
+            yield f"scopes.{name}.{rival}", getattr(scope, rival), "1"
 
 
 def status(facts: tuple[Provenance, ...]) -> str:

@@ -85,6 +85,7 @@ class Question:
             link_frac=self.number("kv_link_frac"),
             link_latency_s=self.number("kv_latency_s"),
             first_token=self.scenario.first_token,
+            local_below_tok=design.policy.local_below_tok or int(self.number("local_below_tok")),
         )
 
     def plan(
@@ -203,8 +204,9 @@ class Question:
         requests = most * self.trace.duration_s
         if requests > MOST_REQUESTS:
             raise ScenarioError(
-                f"{requests:,.0f} requests would be simulated; at most {MOST_REQUESTS:,}: lower "
-                "power_w, or simulate one cell"
+                f"{most:,.3g} requests/s for the whole trace are {requests:,.3g} requests; at most "
+                f"{MOST_REQUESTS:,} can be simulated: a lower power_w, or a lower --rate where one "
+                "is given"
             )
         return self._superposed(
             copies=self._copies(sample),

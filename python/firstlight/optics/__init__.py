@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from firstlight.optics.run_ledger import RunLedger
     from firstlight.optics.server import Explanation, ServerPower, explain, server_power
     from firstlight.optics.spec import ENCODINGS, Encoding, EngineSpec
-    from firstlight.optics.table import AttentionUnit, digital_part, step_table
+    from firstlight.optics.table import AttentionUnit, PassCosts, digital_part, step_table
     from firstlight.optics.tiles import LinearLayer, LinearStack, linear_stack, tile_count
 
 _HOMES = {
@@ -59,7 +59,7 @@ _HOMES = {
     "operating_point": ("OperatingPoint", "operating_points"),
     "run_ledger": ("RunLedger",),
     "server": ("Explanation", "ServerPower", "explain", "server_power"),
-    "table": ("AttentionUnit", "digital_part", "step_table"),
+    "table": ("AttentionUnit", "PassCosts", "digital_part", "step_table"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -76,6 +76,7 @@ __all__ = [
     "LinearLayer",
     "LinearStack",
     "OperatingPoint",
+    "PassCosts",
     "RunLedger",
     "ServerPower",
     "break_even_tok",

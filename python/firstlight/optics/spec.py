@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from firstlight import catalog
-from firstlight.errors import ScenarioError, nearest
+from firstlight.errors import ScenarioError, nearest, written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,10 +200,12 @@ class EngineSpec:
                 checked = _checked(item.name, getattr(self, item.name), item.metadata)
                 object.__setattr__(self, item.name, checked)
         if not isinstance(self.double_buffer, bool):
-            raise ScenarioError(f"double_buffer: {self.double_buffer!r} is not true or false")
+            raise ScenarioError(
+                f"double_buffer: {written(self.double_buffer)} is not true or false"
+            )
         if self.signed_encoding not in ENCODINGS:
             raise ScenarioError(
-                f"signed_encoding: {self.signed_encoding!r} is unknown; one of "
+                f"signed_encoding: {written(self.signed_encoding)} is unknown; one of "
                 f"{', '.join(ENCODINGS)}{nearest(str(self.signed_encoding), ENCODINGS)}"
             )
         if self.mask_response_poly is not None:
@@ -279,24 +281,24 @@ def _checked(name: str, value: object, rule: Any) -> float | int | None:  # noqa
     if value is None or value == "ideal":
         if rule.get("may_be_ideal"):
             return None
-        raise ScenarioError(f"{name}: {value!r} is not a number; {allowed}")
+        raise ScenarioError(f"{name}: {written(value)} is not a number; {allowed}")
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ScenarioError(f"{name}: {value!r} is not a number; {allowed}")
+        raise ScenarioError(f"{name}: {written(value)} is not a number; {allowed}")
     if not math.isfinite(value) or not low <= value <= high:
-        raise ScenarioError(f"{name}: {value!r} is out of range; {allowed}")
+        raise ScenarioError(f"{name}: {written(value)} is out of range; {allowed}")
     if rule["kind"] is float:
         return float(value)
     if value != int(value):
-        raise ScenarioError(f"{name}: {value!r} is not a whole number; {allowed}")
+        raise ScenarioError(f"{name}: {written(value)} is not a whole number; {allowed}")
     return int(value)
 
 
 def _checked_poly(value: object) -> tuple[float, float, float]:
     what = "mask_response_poly: three finite numbers a, b, c of a·w² + b·w + c"
     if not isinstance(value, list | tuple) or len(value) != 3:
-        raise ScenarioError(f"{what}, not {value!r}")
+        raise ScenarioError(f"{what}, not {written(value)}")
     if any(isinstance(x, bool) or not isinstance(x, int | float) for x in value):
-        raise ScenarioError(f"{what}, not {value!r}")
+        raise ScenarioError(f"{what}, not {written(value)}")
     if not all(math.isfinite(x) for x in value):
-        raise ScenarioError(f"{what}, not {value!r}")
+        raise ScenarioError(f"{what}, not {written(value)}")
     return float(value[0]), float(value[1]), float(value[2])

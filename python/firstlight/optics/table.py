@@ -76,6 +76,87 @@ def digital_part(spec: EngineSpec) -> AttentionUnit:
     )
 
 
+class PassCosts:
+    """Time and energy of one optical pass at any size, without a table of all sizes.
+
+    Energies are at the engine, above its static power.
+
+    Args:
+        stack: The model.
+        spec: Engine and server.
+        weight_bits: Bits of the model's weights.
+        attention: What computes attention; None: the server's digital part.
+        first_reload: Whether each pass waits for its first tile.
+    """
+
+    def __init__(
+        self,
+        stack: LinearStack,
+        *,
+        spec: EngineSpec,
+        weight_bits: int,
+        attention: AttentionUnit | None = None,
+        first_reload: FirstReload = "hidden",
+    ) -> None:
+        self._stack = stack
+        self._spec = spec
+        self._weight_bits = weight_bits
+        self._unit = digital_part(spec) if attention is None else attention
+        self._first_reload: FirstReload = first_reload
+
+    @property
+    def pair_s(self) -> float:
+        """Attention time of a query-key pair [s]."""
+        return 2 * self._stack.attention_mac_per_pair / self._unit.op_per_s
+
+    @property
+    def pair_j(self) -> float:
+        """Attention energy of a query-key pair [J]."""
+        return self._stack.attention_mac_per_pair * self._unit.energy_j_per_mac
+
+    def linear_s(self, tokens: F64) -> F64:
+        """Return the time of the linear layers for so many tokens [s], the shape of `tokens`."""
+        optical_s = passes.pass_time_s(
+            self._stack,
+            spec=self._spec,
+            tokens=tokens,
+            weight_bits=self._weight_bits,
+            first_reload=self._first_reload,
+        )
+        return optical_s + 2 * self._window(tokens) / self._unit.op_per_s
+
+    def linear_j(self, tokens: F64) -> F64:
+        """Return the energy of the linear layers for so many tokens [J], the shape of `tokens`."""
+        bits = self._weight_bits
+        resident = passes.is_resident(self._stack, spec=self._spec, weight_bits=bits)
+        optical_j = energy.pass_energy_j(
+            self._stack, spec=self._spec, tokens=tokens, weight_bits=bits, is_reloaded=not resident
+        )
+        return optical_j + self._window(tokens) * self._unit.energy_j_per_mac
+
+    def _window(self, tokens: F64) -> F64:
+        # A sliding layer attends to a whole window once a prompt is longer: a cost a token, not a
+        # pair.
+        return tokens * self._stack.attention_mac_per_tok
+
+    def head_s(self, emitted: F64) -> F64:
+        """Return the output head's time on the digital part [s]: arithmetic, or reading its weights."""
+        if self._stack.head is None:
+            return np.zeros_like(emitted)
+        unit, mac = digital_part(self._spec), self._stack.head.k * self._stack.head.n
+        read_s = mac * self._weight_bits / 8 / unit.mem_bytes_per_s
+        time_s = np.maximum(emitted * 2 * mac / unit.op_per_s, read_s)
+        return np.where(emitted > 0, time_s, 0.0)
+
+    def head_j(self, emitted: F64) -> F64:
+        """Return the output head's energy, its weights read once a pass [J]."""
+        if self._stack.head is None:
+            return np.zeros_like(emitted)
+        unit, mac = digital_part(self._spec), self._stack.head.k * self._stack.head.n
+        read_j = mac * self._weight_bits * unit.mem_energy_j_per_bit
+        return np.where(emitted > 0, emitted * mac * unit.energy_j_per_mac + read_j, 0.0)
+
+
 def step_table(
     stack: LinearStack,
     *,
@@ -114,33 +195,26 @@ def step_table(
             "activations fit the engine's SRAM"
         )
     unit = digital_part(spec) if attention is None else attention
+    costs = PassCosts(
+        stack, spec=spec, weight_bits=weight_bits, attention=unit, first_reload=first_reload
+    )
     tokens = np.arange(size + 1, dtype=np.float64)
-    linear_s = passes.pass_time_s(
-        stack, spec=spec, tokens=tokens, weight_bits=weight_bits, first_reload=first_reload
-    )
-    resident = passes.is_resident(stack, spec=spec, weight_bits=weight_bits)
-    linear_j = energy.pass_energy_j(
-        stack, spec=spec, tokens=tokens, weight_bits=weight_bits, is_reloaded=not resident
-    )
-    # A sliding layer attends to a whole window once a prompt is longer: a cost a token, not a pair.
-    window = tokens * stack.attention_mac_per_tok
-    linear_s += 2 * window / unit.op_per_s
-    linear_j += window * unit.energy_j_per_mac
-    head_s, head_j = _head(stack, spec=spec, weight_bits=weight_bits, max_seqs=max_seqs)
+    emitted = np.arange(max_seqs + 1, dtype=np.float64)
+    linear_s, linear_j = costs.linear_s(tokens), costs.linear_j(tokens)
+    head_s, head_j = costs.head_s(emitted), costs.head_j(emitted)
     ctx_s, ctx_j = _context(stack, unit=unit, kv_bits=kv_bits)
-    mac = stack.attention_mac_per_pair
-    prompts = np.arange(max_seqs + 1) > 0
+    prompts = emitted > 0
     return StepTable(
         linear_ps=_integers(linear_s * PS_PER_S),
         head_ps=_integers(head_s * PS_PER_S),
         prefill_attn_floor_ps=0,
-        prefill_attn_pair_fs=_filled(size + 1, 2 * mac / unit.op_per_s * FEMTO),
+        prefill_attn_pair_fs=_filled(size + 1, costs.pair_s * FEMTO),
         decode_attn_floor_ps=_filled(max_seqs + 1, 0.0),
         decode_attn_ctx_ps=_integers(np.where(prompts, ctx_s * PS_PER_S, 0.0)),
         mix_1024=1024,
         linear_pj=_integers(linear_j * PJ_PER_J),
         head_pj=_integers(head_j * PJ_PER_J),
-        prefill_attn_pair_fj=_filled(size + 1, mac * unit.energy_j_per_mac * FEMTO),
+        prefill_attn_pair_fj=_filled(size + 1, costs.pair_j * FEMTO),
         decode_attn_floor_pj=_filled(max_seqs + 1, 0.0),
         decode_attn_ctx_pj=_integers(np.where(prompts, ctx_j * PJ_PER_J, 0.0)),
         provenance={
@@ -149,22 +223,6 @@ def step_table(
             "head": ("assumed", "digital part: operations, or the head's weights from memory"),
         },
     )
-
-
-def _head(
-    stack: LinearStack, *, spec: EngineSpec, weight_bits: int, max_seqs: int
-) -> tuple[F64, F64]:
-    """The output head on the digital part: arithmetic, or reading its weights once a pass."""
-    emitted = np.arange(max_seqs + 1, dtype=np.float64)
-    if stack.head is None:
-        return np.zeros_like(emitted), np.zeros_like(emitted)
-    unit = digital_part(spec)
-    mac = stack.head.k * stack.head.n
-    bits = mac * weight_bits
-    read_s = bits / 8 / unit.mem_bytes_per_s
-    time_s = np.maximum(emitted * 2 * mac / unit.op_per_s, read_s)
-    energy_j = emitted * mac * unit.energy_j_per_mac + bits * unit.mem_energy_j_per_bit
-    return np.where(emitted > 0, time_s, 0.0), np.where(emitted > 0, energy_j, 0.0)
 
 
 def _context(stack: LinearStack, *, unit: AttentionUnit, kv_bits: int) -> tuple[float, float]:

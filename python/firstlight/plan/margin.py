@@ -91,6 +91,9 @@ def relaxed(asked: Question, resource: str, factor: float) -> Question | None:
     if resource == "room" and caps.servers is not None:
         more = replace(caps, servers=math.ceil(caps.servers * factor))
         return replace(asked, budget=replace(budget, caps=more))
+    if resource == "racks" and caps.racks is not None:
+        more = replace(caps, racks=math.ceil(caps.racks * factor))
+        return replace(asked, budget=replace(budget, caps=more))
     if resource == "TTFT limit":
         return replace(asked, slo=replace(asked.slo, ttft_s=asked.slo.ttft_s * factor))
     if resource == "TPOT limit":
@@ -101,7 +104,16 @@ def relaxed(asked: Question, resource: str, factor: float) -> Question | None:
     return None
 
 
-RESOURCES = ("power", "rack power", "money", "room", "TTFT limit", "TPOT limit", "quantile")
+RESOURCES = (
+    "power",
+    "rack power",
+    "money",
+    "room",
+    "racks",
+    "TTFT limit",
+    "TPOT limit",
+    "quantile",
+)
 """Limits that can be moved."""
 
 
@@ -113,6 +125,7 @@ def amount(asked: Question, resource: str) -> tuple[float, str]:
         "rack power": (budget.rack_power_w or math.nan, "W"),
         "money": (budget.caps.price_usd or math.nan, "$"),
         "room": (float(budget.caps.servers or math.nan), "server"),
+        "racks": (float(budget.caps.racks or math.nan), "rack"),
         "TTFT limit": (asked.slo.ttft_s, "s"),
         "TPOT limit": (asked.slo.tpot_s, "s"),
         "quantile": (1.0 - asked.slo.quantile, "missed share"),
@@ -135,12 +148,15 @@ def margins(best: Candidate, *, asked: Question, load: Load) -> tuple[Margin, ..
         if more is None:
             continue
         gained = _goodput(best.plan, more, load)
-        total, unit = amount(asked, resource)
+        (total, unit), (larger, _) = amount(asked, resource), amount(more, resource)
+        if larger == total:
+            continue
         found.append(
             Margin(
                 resource=resource,
-                elasticity=math.log(max(gained, 1e-12) / base) / math.log(MORE),
-                per_unit=(gained - base) / (total * (MORE - 1.0)),
+                # Of servers and racks a whole one is the least there can be more of.
+                elasticity=math.log(max(gained, 1e-12) / base) / math.log(larger / total),
+                per_unit=(gained - base) / (larger - total),
                 unit=unit,
             )
         )

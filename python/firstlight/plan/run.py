@@ -11,9 +11,11 @@ from firstlight.evaluate import capacity, design, question, search
 from firstlight.evaluate.analytic import Point
 from firstlight.evaluate.analytic.boundary import Boundary, break_even
 from firstlight.evaluate.analytic.fleet import Estimate, design_estimate
+from firstlight.evaluate.crew import Crew
+from firstlight.evaluate.screen import screen as screen_pool
 from firstlight.plan.choose import OBJECTIVES, Candidate, Objective, Screen, choose, front, score
 from firstlight.plan.margin import Margin, Relaxation, Step, margins, relaxations, upgrades
-from firstlight.plan.space import Limits, Space, capped, space_of
+from firstlight.plan.space import AIR_RACK_W, Limits, Space, capped, space_of
 from firstlight.scenario import Table
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from firstlight.evaluate.capacity import Traffic
     from firstlight.evaluate.design import Solved
     from firstlight.evaluate.question import Question
+    from firstlight.evaluate.screen import Screened
     from firstlight.evaluate.search import DesignPlan
     from firstlight.scenario import Scenario
 
@@ -32,9 +35,14 @@ TPOT_S = (0.01, 0.015, 0.02, 0.03, 0.05, 0.08, 0.12)
 """Limits of the frontier: from 100 to 8 tokens a second and person."""
 LOADS = (0.5, 0.7, 0.85, 0.95, 1.0, 1.05, 1.15)
 """Loads, over capacity, at which attainment is simulated."""
-AIR_RACK_W = 35e3
 MEGA = 1e6
 SAME_FRAC = 0.01
+LOCAL_BELOW_TOK = (2048, 512, 128)
+"""Uncached tokens below which the decode pool computes a prompt itself; the first is Dynamo's."""
+NEAR_FRAC = 0.1
+"""A survivor this much behind the best on the sample is not simulated over the whole time."""
+MORE_THAN_SAMPLE = 1.05
+"""A cell may carry this much more over the whole time than on the sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +70,13 @@ class Survivor:
 
     Attributes:
         candidate: What was screened.
-        simulated: What the simulation of a sample of the traffic found.
+        simulated: What the simulation found.
+        whole: Whether over the whole time; else on a sample of it, for it was too far behind.
     """
 
     candidate: Candidate
     simulated: Design
+    whole: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +125,7 @@ def plan(
     objective: Objective = "goodput-per-watt",
     price_usd: float | None = None,
     max_servers: int | None = None,
+    max_racks: int | None = None,
     cooling: Literal["any", "air"] = "any",
     servers: tuple[str, ...] = (),
     chunks: tuple[int | Literal["auto"], ...] = ("auto",),
@@ -131,6 +142,7 @@ def plan(
         objective: What is best.
         price_usd: Most money for servers and network [usd].
         max_servers: Most servers.
+        max_racks: Most racks, each of the scenario's `rack_power_w`, else of what air cools.
         cooling: ``air`` leaves out servers that need liquid.
         servers: Only these; empty takes the scenario's and the usual others.
         chunks: Token budgets to try; ``auto`` lets each pool take its best.
@@ -152,7 +164,14 @@ def plan(
         raise ScenarioError(f"objective {objective!r}; allowed: {', '.join(OBJECTIVES)}")
     if survivors < 1:
         raise ScenarioError(f"{survivors!r} survivors; allowed: 1 or more")
-    caps = Limits(price_usd=price_usd, servers=max_servers, cooling=cooling)
+    rack_power_w = scenario.facility.rack_power_w or AIR_RACK_W
+    caps = Limits(
+        price_usd=price_usd,
+        servers=max_servers,
+        racks=max_racks,
+        rack_power_w=rack_power_w,
+        cooling=cooling,
+    )
     resolved = question.resolve(scenario)
     asked = replace(resolved, budget=capped(resolved.budget, caps))
     space = space_of(scenario, caps=caps, servers_asked=servers, chunks=chunks, engines=engines)
@@ -184,7 +203,7 @@ def plan(
         upgrade=upgrades(
             chosen.candidate,
             asked=asked,
-            rack_power_w=scenario.facility.rack_power_w or AIR_RACK_W,
+            rack_power_w=rack_power_w,
             racks=racks,
         ),
         retrofit=_retrofit(scenario, screen, chosen.candidate),
@@ -217,7 +236,7 @@ def _spec(plan: DesignPlan) -> Table:
     return Table(
         {
             "name": plan.name,
-            "policy": {"disaggregate": plan.disaggregate if split else "never"},
+            "policy": _policy(plan) if split else {"disaggregate": "never"},
             "precision": {"weights": plan.serving.weights},
             "pools": [
                 {"role": "both" if pool.role == "mixed" else pool.role, "server": pool.server.id}
@@ -225,6 +244,12 @@ def _spec(plan: DesignPlan) -> Table:
             ],
         }
     )
+
+
+def _policy(plan: DesignPlan) -> dict[str, str | int]:
+    if plan.disaggregate == "always":
+        return {"disaggregate": "always"}
+    return {"disaggregate": "conditional", "local_below_tok": plan.serving.local_below_tok}
 
 
 def _nobody(done: int, total: int, what: str) -> None:
@@ -250,17 +275,23 @@ def _simulate(
     first = sorted(works, key=lambda one: -score(one.estimate, objective))[:count]
     if len(first[0].plan.pools) > 1:
         # Whether short prompts had better stay on the decode pool only a simulation can tell.
-        own = replace(
-            first[0].plan, name=f"{first[0].plan.name} conditional", disaggregate="conditional"
-        )
-        first.append(replace(first[0], plan=own))
+        first += [replace(first[0], plan=_conditional(first[0].plan, n)) for n in LOCAL_BELOW_TOK]
     traffic = screen_traffic(asked, first)
-    found: list[tuple[Survivor, Solved]] = []
-    for done, one in enumerate(first):
-        tell(done, len(first), f"simulating {one.plan.name}")
-        solved = _solved(one, asked=asked, traffic=traffic, cancelled=cancelled)
-        record = design.record(solved, budget=asked.budget)
-        found.append((Survivor(candidate=one, simulated=record), solved))
+    with Crew(progress=tell, cancelled=cancelled) as crew:
+        crew.total = len(first) + 1
+        alone = _alone(first[0].plan, asked=asked, traffic=traffic, crew=crew)
+
+        def sampled(place: int) -> tuple[Survivor, Solved]:
+            one = first[place]
+            # What a pool does alone does not depend on which prompts it is sent.
+            known = alone if place == 0 or one.plan.disaggregate == "conditional" else None
+            solved = _solved(one, asked=asked, traffic=traffic, screened=known, crew=crew)
+            crew.tick(f"simulated {one.plan.name}")
+            record = design.record(solved, budget=asked.budget)
+            return Survivor(candidate=one, simulated=record, whole=False), solved
+
+        found = list(crew.map(sampled, range(len(first))).values())
+        found = _over_the_whole(found, asked=asked, sample=traffic, objective=objective, crew=crew)
     kept = [one for one in found if one[0].simulated.feasible]
     if not kept:
         reasons = "; ".join(f"{s.candidate.plan.name}: {s.simulated.reason}" for s, _ in found)
@@ -268,21 +299,102 @@ def _simulate(
     return sorted(kept, key=lambda one: -_simulated_score(one[0].simulated, objective))
 
 
+def _alone(
+    plan: DesignPlan, *, asked: Question, traffic: Traffic, crew: Crew
+) -> list[Screened] | None:
+    """Return what each pool of a design does alone; None where one cannot do it at all."""
+
+    def one(place: int) -> Screened | None:
+        try:
+            return screen_pool(
+                plan.pools[place],
+                plan.serving,
+                traffic=traffic,
+                slo=asked.slo,
+                cancelled=crew.cancelled,
+            )
+        except (InfeasibleError, ModelError):
+            return None  # said again, with its reason, when the design is solved
+
+    found = list(crew.map(one, range(len(plan.pools))).values())
+    known = [each for each in found if each is not None]
+    return known if len(known) == len(found) else None
+
+
+def _conditional(plan: DesignPlan, local_below_tok: int) -> DesignPlan:
+    return replace(
+        plan,
+        name=f"{plan.name} conditional {local_below_tok}",
+        disaggregate="conditional",
+        serving=replace(plan.serving, local_below_tok=local_below_tok),
+    )
+
+
+def _over_the_whole(
+    found: list[tuple[Survivor, Solved]],
+    *,
+    asked: Question,
+    sample: Traffic,
+    objective: Objective,
+    crew: Crew,
+) -> list[tuple[Survivor, Solved]]:
+    """Return the survivors, those that may be best simulated over the whole time."""
+    scores = [
+        _simulated_score(one.simulated, objective) if one.simulated.feasible else -math.inf
+        for one, _ in found
+    ]
+    best = max(scores)
+    near = [
+        place
+        for place, one in enumerate(scores)
+        if math.isfinite(one) and one >= best - NEAR_FRAC * abs(best)
+    ]
+    rates = [solved.measured.rate_request_per_s for _, solved in found if solved.measured]
+    if not near or not rates:
+        return found
+    full = asked.whole(sample, most=MORE_THAN_SAMPLE * max(rates), cancelled=crew.cancelled)
+
+    def whole(place: int) -> tuple[Survivor, Solved]:
+        one, solved = found[place]
+        if solved.found is None:
+            return one, solved
+        again = design.solve(
+            one.candidate.plan,
+            solved.found,
+            full=full,
+            slo=asked.slo,
+            budget=asked.budget,
+            cancelled=crew.cancelled,
+        )
+        record = design.record(again, budget=asked.budget)
+        return Survivor(candidate=one.candidate, simulated=record, whole=True), again
+
+    done = crew.map(whole, near)
+    crew.tick("simulated the whole time")
+    return [done.get(place, one) for place, one in enumerate(found)]
+
+
 def _solved(
     one: Candidate,
     *,
     asked: Question,
     traffic: Traffic,
-    cancelled: Callable[[], bool] | None,
+    screened: list[Screened] | None,
+    crew: Crew,
 ) -> Solved:
     try:
         found = search.best_cell(
-            one.plan, traffic=traffic, slo=asked.slo, budget=asked.budget, cancelled=cancelled
+            one.plan,
+            traffic=traffic,
+            slo=asked.slo,
+            budget=asked.budget,
+            screened=screened,
+            cancelled=crew.cancelled,
         )
     except (InfeasibleError, ModelError) as error:
         return design.refused(one.plan, str(error))
     return design.solve(
-        one.plan, found, full=traffic, slo=asked.slo, budget=asked.budget, cancelled=cancelled
+        one.plan, found, full=traffic, slo=asked.slo, budget=asked.budget, cancelled=crew.cancelled
     )
 
 
@@ -300,6 +412,8 @@ def _frontier(simulated: list[Survivor], asked: Question, screen: Screen) -> lis
     """Return tokens a second and person against tokens a second and megawatt, by closed form."""
     points: list[FrontierPoint] = []
     for one in simulated:
+        if one.candidate.plan.disaggregate == "conditional":
+            continue  # the closed form knows no other policy than "always"
         for tpot_s in TPOT_S:
             tighter = replace(asked, slo=replace(asked.slo, tpot_s=tpot_s))
             try:

@@ -22,6 +22,8 @@ OTHERS = ("h200-sxm-8x", "b200-8x")
 """GPU servers that are tried beside those of the scenario: sold in 2026, air-cooled, measured."""
 NARROWER = {"b200-8x": ("nvfp4",), "b300-8x": ("nvfp4",)}
 """Formats of weights that are tried beside the scenario's, where the hardware is sold for them."""
+AIR_RACK_W = 35e3
+"""What air cools in one rack: the middle of 30 to 40 kW."""
 Cooling = Literal["any", "air"]
 
 
@@ -32,11 +34,15 @@ class Limits:
     Attributes:
         price_usd: Most money for servers and network [usd]; None when there is no ceiling.
         servers: Most servers; None when there is room for any number.
+        racks: Most racks; None when there is room for any number.
+        rack_power_w: Power of one of them at the servers' plugs [W].
         cooling: ``air`` leaves out servers that need liquid.
     """
 
     price_usd: float | None = None
     servers: int | None = None
+    racks: int | None = None
+    rack_power_w: float = AIR_RACK_W
     cooling: Cooling = "any"
 
     def __post_init__(self) -> None:
@@ -44,6 +50,16 @@ class Limits:
             raise ScenarioError(f"price ceiling {self.price_usd!r} $; allowed: above 0")
         if self.servers is not None and self.servers < 1:
             raise ScenarioError(f"{self.servers!r} servers; allowed: 1 or more")
+        if self.racks is not None and self.racks < 1:
+            raise ScenarioError(f"{self.racks!r} racks; allowed: 1 or more")
+
+    def racks_of(self, servers: tuple[tuple[Server, int], ...], cells: int) -> float:
+        """Return the racks so many cells take; a rack holds servers of one kind."""
+        taken = 0.0
+        for server, n in servers:
+            held = int(self.rack_power_w / server.peak_w + 1e-9)
+            taken += math.ceil(n * cells / held) if held else math.inf
+        return taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +81,11 @@ class CappedBudget(Budget):
             price = sum(self.price_usd(server) * n for server, n in servers)
             if price > 0:
                 fit = min(fit, int(self.caps.price_usd / price + 1e-9))
+        if self.caps.racks is not None:
+            while fit and self.caps.racks_of(servers, fit) > self.caps.racks:
+                # Each step is at most to what the racks would hold if they could be shared.
+                over = self.caps.racks_of(servers, fit) / self.caps.racks
+                fit = min(fit - 1, int(fit / over) + 1) if math.isfinite(over) else 0
         return fit
 
     def price_usd(self, server: Server) -> float:

@@ -111,6 +111,15 @@ def results(comparison: Comparison, letters: Letters) -> Grid:
     return Grid(("", *(design.name for design in designs)), tuple(rows))
 
 
+FULL = 0.995
+"""A pool above this share of its time is shown as always busy."""
+
+
+def is_always_stepping(comparison: Comparison) -> bool:
+    """Return whether some pool is in a step all the time."""
+    return any(busy > FULL for design in comparison.designs for busy in design.utilization.values())
+
+
 def misses(comparison: Comparison, letters: Letters) -> Iterator[Block]:
     """Yield which designs miss the service level, at what and how far."""
     fact = letters.fact("scenario.slo.quantile")

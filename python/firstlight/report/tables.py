@@ -79,6 +79,11 @@ def _page(comparison: Comparison, *, at_given_load: bool) -> Iterator[Block]:
     yield Heading(f"What each design delivers {where}")
     if feasible:
         yield delivered.results(comparison, letters)
+        if delivered.is_always_stepping(comparison):
+            yield Paragraph(
+                "Busy is the share of time in a step, and a replica steps whenever anything waits: "
+                "100 % is not full."
+            )
     yield from delivered.misses(comparison, letters)
     if feasible:
         yield from margins.band(comparison, letters)

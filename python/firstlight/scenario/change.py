@@ -116,8 +116,13 @@ def _every(document: dict[str, Any], field: str, value: object) -> None:
                 )
                 optical = "engine" in server
                 pool["tp"] = "auto" if optical else value
+        elif field == "local_below_tok":
+            if design["policy"]["disaggregate"] == "conditional":
+                design["policy"][field] = value
         elif field != "disaggregate" or len(design["pools"]) > 1:
             design["policy"][field] = value
+            if field == "disaggregate" and value != "conditional":
+                design["policy"].pop("local_below_tok", None)
 
 
 def _dotted(document: dict[str, Any], name: str, value: object) -> None:

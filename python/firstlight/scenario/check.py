@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from firstlight import catalog
 from firstlight.errors import nearest
-from firstlight.scenario import rules
+from firstlight.scenario import rules, spread
 from firstlight.scenario.defaults import default
 from firstlight.scenario.designs import checked_designs
-from firstlight.scenario.overrides import checked_overrides
+from firstlight.scenario.overrides import checked_overrides, checked_spread
 from firstlight.scenario.rules import Document, Where, known_record, shown, table
 
 if TYPE_CHECKING:
@@ -66,12 +66,22 @@ def _section(name: str, raw: object, where: Where, extra: tuple[str, ...] = ()) 
     done: Document = {}
     for field, rule in fields.items():
         if field in given:
-            done[field] = rule.check(given[field], path=(name, field), where=where)
+            check = checked_spread if _is_spread(given[field], rule) else _one
+            done[field] = check(given[field], rule=rule, path=(name, field), where=where)
         elif not rule.optional:
             # through the rule, so that an int of the catalog becomes the float a file would give
             written = default(f"{name}.{field}")
             done[field] = rule.check(written, path=(name, field), where=where)
     return done
+
+
+def _is_spread(given: object, rule: rules.Rule) -> bool:
+    """Return whether a field is given as a range or distribution, and may be."""
+    return rule.unit is not None and not rule.numbers and spread.is_spread(given)
+
+
+def _one(given: object, *, rule: rules.Rule, path: Path, where: Where) -> float | int | str:
+    return rule.check(given, path=path, where=where)
 
 
 def _workload(raw: object, done: object, where: Where, base: FilePath | None) -> Document:

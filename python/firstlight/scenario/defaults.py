@@ -42,6 +42,7 @@ DEFAULTS: Mapping[str, str] = MappingProxyType(
         "design.policy.batching": "batching",
         "design.policy.chunk_tok": "chunk_policy",
         "design.policy.disaggregate": "disaggregate_policy",
+        "design.policy.local_below_tok": "local_below_tok",
         "design.pools.share": "pool_share",
         "design.pools.count": "pool_servers",
         "design.pools.tp": "tensor_parallel",

@@ -77,9 +77,12 @@ def _policy(raw: object, path: Path, where: Where, *, split: bool) -> Document:
             done[field] = rule.check(given[field], path=(*path, field), where=where)
         elif field == "disaggregate" and not split:
             done[field] = "never"
-        else:
+        elif not rule.optional:
             done[field] = default(f"design.policy.{field}")
     choice = done["disaggregate"]
+    if "local_below_tok" in done and choice != "conditional":
+        said = f"{done['local_below_tok']}; allowed: only with disaggregate = 'conditional'"
+        raise where.error((*path, "local_below_tok"), said)
     if (choice == "never") == split:
         allowed = "'always' or 'conditional' with two pools" if split else "'never' with one pool"
         raise where.error((*path, "disaggregate"), f"{shown(choice)}; allowed: {allowed}")

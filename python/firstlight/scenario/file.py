@@ -28,7 +28,8 @@ def text(path: Path) -> str:
     if len(content) > _MAX_FILE_BYTES:
         raise ScenarioError(f"{path}: larger than 1 MB; allowed: a scenario in TOML")
     try:
-        decoded = content.decode("utf-8")
+        # editors on Windows begin a file with a mark
+        decoded = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ScenarioError(f"{path}: not UTF-8 text; allowed: a scenario in TOML") from None
     if not decoded.strip():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from firstlight import catalog
 from firstlight.errors import ScenarioError, nearest
+from firstlight.scenario import overrides
 from firstlight.scenario.defaults import DEFAULTS
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ def provenance(scenario: Scenario, path: str) -> catalog.Fact:
         return scenario.assumption(path.removeprefix("assumptions.")).fact
     value, field = _value(scenario, path)
     fact = catalog.assumption(DEFAULTS[field])
+    if path in scenario.uncertain:
+        ends = overrides.span(scenario.uncertain[path], fact.unit)
+        return dataclasses.replace(_given(value, fact), range=ends)
     if field in _OF_THE_TRACE and value is None and _value(scenario, _TRACE)[0] != _default_trace():
         return dataclasses.replace(
             fact, value="as the workload has it", unit="text", status=catalog.Status.ASSUMED,

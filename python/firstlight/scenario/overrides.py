@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from firstlight import catalog, units
-from firstlight.errors import UnitError
+from firstlight.errors import ScenarioError, UnitError
+from firstlight.scenario import spread
 from firstlight.scenario.defaults import DEFAULTS
+from firstlight.scenario.locate import dotted
 from firstlight.scenario.rules import Document, Rule, Where, shown, table
 
 if TYPE_CHECKING:
     from firstlight.scenario.locate import Path
-
-_RANGE = re.compile(r"\s*(.+?)\s*\.\.\s*(.+?)\s*")
 
 
 def optical_records(designs: object) -> list[catalog.Record]:
@@ -78,8 +78,10 @@ def checked_overrides(raw: object, *, designs: object, where: Where) -> Document
     }
 
 
-def _assumption(given: object, fact: catalog.Fact, path: Path, where: Where) -> float | str | bool:
-    """Return an override: a number in SI units, a word, a truth value, or a range as written."""
+def _assumption(
+    given: object, fact: catalog.Fact, path: Path, where: Where
+) -> float | str | bool | dict[str, float | str]:
+    """Return an override: a number in SI units, a word, a truth value, a range or distribution."""
     if isinstance(fact.value, bool):
         if isinstance(given, bool):
             return given
@@ -88,27 +90,67 @@ def _assumption(given: object, fact: catalog.Fact, path: Path, where: Where) -> 
         return str(Rule().check(given, path=path, where=where))
     if given == "ideal" and path[-1] in catalog.get("physical-limit", kind="engine"):
         return "ideal"
-    match = _RANGE.fullmatch(given) if isinstance(given, str) else None
-    if match is None:
+    if not spread.is_spread(given):
         return _amount(given, fact, path, where)
-    low, high = (_amount(end, fact, path, where) for end in match.groups())
-    if low > high:
-        raise where.error(path, f"{shown(given)} is inverted; allowed: 'low..high'")
-    return str(given)
+    return checked_spread(given, rule=rule_of(str(path[-1]), fact), path=path, where=where)
+
+
+def checked_spread(
+    given: object, *, rule: Rule, path: Path, where: Where
+) -> str | dict[str, float | str]:
+    """Return a range as written, or a distribution with its parameters in SI units.
+
+    Args:
+        given: As written.
+        rule: What each value may be.
+        path: Key path, for errors.
+        where: File, for errors.
+
+    Raises:
+        ScenarioError: It is malformed, or one of its ends impossible.
+    """
+    if not units.is_unit(rule.unit or "1"):
+        rule = Rule(unit="1", low=rule.low, high=rule.high)
+    found = _spread(given, rule.unit or "1", path=path, where=where)
+    for end in found.ends:
+        rule.check(_rounded(end, rule), path=path, where=where)
+    return given if isinstance(given, str) and ".." in given else found.document()
+
+
+def _rounded(value: float, rule: Rule) -> float | int:
+    return round(value) if rule.whole and math.isfinite(value) else value
+
+
+def _spread(given: object, unit: str, *, path: Path, where: Where) -> spread.Spread:
+    def number(raw: object, name: str) -> float:
+        own = "1" if name in spread.PLAIN else unit
+        return float(Rule(unit=own, low=-math.inf).check(raw, path=path, where=where))
+
+    try:
+        return spread.read(given, number=number)
+    except ScenarioError as error:
+        said = str(error)
+        raise error if dotted(path) in said else where.error(path, said) from None
+
+
+def rule_of(name: str, fact: catalog.Fact) -> Rule:
+    """Return what a number that overrides an assumption may be.
+
+    Args:
+        name: The assumption.
+        fact: What the catalog holds of it.
+    """
+    if fact.unit == "dB/Hz":
+        return Rule(unit="1", low=-400.0, high=0.0)
+    if name.endswith("_frac"):
+        return Rule(unit=fact.unit, high=1.0)
+    # nothing is free, and a factor of 0 would make the rest vanish
+    return Rule(unit=fact.unit, above=name.endswith(("_ratio", "_factor")) or "usd" in fact.unit)
 
 
 def _amount(given: object, fact: catalog.Fact, path: Path, where: Where) -> float:
     """Return one number of an override, in the fact's unit."""
-    name = str(path[-1])
-    if fact.unit == "dB/Hz":
-        rule = Rule(unit="1", low=-400.0, high=0.0)
-    elif name.endswith("_frac"):
-        rule = Rule(unit=fact.unit, high=1.0)
-    else:
-        # nothing is free, and a factor of 0 would make the rest vanish
-        rule = Rule(
-            unit=fact.unit, above=name.endswith(("_ratio", "_factor")) or "usd" in fact.unit
-        )
+    rule = rule_of(str(path[-1]), fact)
     if isinstance(given, str) and not units.is_unit(fact.unit):
         rule = Rule(unit="1", low=rule.low, high=rule.high)
     try:
@@ -120,15 +162,25 @@ def _amount(given: object, fact: catalog.Fact, path: Path, where: Where) -> floa
     return value
 
 
-def span(written: float | str, unit: str) -> tuple[float, float]:
-    """Return both ends of an override: of a range as written, or of one number.
+def span(written: object, unit: str) -> tuple[float, float]:
+    """Return both ends of an override: of a range or distribution, or of one number.
 
     Args:
         written: A checked override.
         unit: Its unit.
     """
-    match = _RANGE.fullmatch(written) if isinstance(written, str) else None
-    if match is None:
-        return float(written), float(written)
+    if not spread.is_spread(written):
+        value = float(str(written))
+        return value, value
+    return spread_of(written, unit).ends
+
+
+def spread_of(written: object, unit: str) -> spread.Spread:
+    """Return a checked range or distribution.
+
+    Args:
+        written: As `checked_spread` returned it.
+        unit: Its unit.
+    """
     known = unit if units.is_unit(unit) else "1"
-    return units.parse(match[1], known), units.parse(match[2], known)
+    return _spread(written, known, path=(), where=Where())

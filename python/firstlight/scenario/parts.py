@@ -109,12 +109,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         batching: Step rule; "vllm-v1".
         chunk_tok: Token budget of a step [tok], or "auto" to search it.
-        disaggregate: "never", "always", or "conditional" on what is cheaper for a request.
+        disaggregate: "never", "always", or "conditional": the decode pool computes what is short.
+        local_below_tok: Uncached prompt tokens below which a prompt is short, when "conditional"
+            [tok]; None takes Dynamo's 2,048.
     """
 
     batching: str
     chunk_tok: int | Literal["auto"]
     disaggregate: Literal["never", "always", "conditional"]
+    local_below_tok: int | None = None
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -16,7 +16,7 @@ import msgspec
 
 from firstlight import catalog
 from firstlight.errors import OutputError, ScenarioError, nearest
-from firstlight.scenario import check, file, overrides, rules
+from firstlight.scenario import check, file, overrides, rules, spread
 from firstlight.scenario.parts import (
     Assumed,
     Design,
@@ -48,7 +48,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         slo: The service level.
         facility: The power budget and its surroundings.
         designs: What is compared, in order.
-        assumptions: Overrides by name: number in SI units, word, truth value or "low..high".
+        assumptions: Overrides by name: number in SI units, word, truth value, "low..high" or a
+            distribution.
+        uncertain: Fields of the sections that were given as a range or a distribution, as "slo.ttft_s";
+            the fields themselves hold its middle.
         first_token: Which phase emits the first token.
         seed: Seed of everything random.
 
@@ -66,6 +69,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     facility: Facility
     designs: tuple[Design, ...]
     assumptions: Table = msgspec.field(default_factory=Table)
+    uncertain: Table = msgspec.field(default_factory=Table)
     first_token: Literal["prefill", "decode"]
     seed: int
 
@@ -119,6 +123,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             ScenarioError: A key is unknown or a value impossible.
         """
         done: dict[str, Any] = check.checked(document, where=where or Where(), base=base)
+        uncertain = _centered(done)
         facility = dict(done["facility"])
         facility["installed"] = Table(facility.get("installed"))
         model = done["model"]
@@ -132,6 +137,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             facility=Facility(**facility),
             designs=tuple(_design(design) for design in done["design"]),
             assumptions=Table(done["assumptions"]),
+            uncertain=Table(uncertain),
             first_token=done["first_token"],
             seed=done["seed"],
         )
@@ -142,6 +148,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         plain["design"] = [_present(design) for design in plain.pop("designs")]
         for section in rules.SECTIONS:
             plain[section] = _present(plain[section])
+        for path, written in plain.pop("uncertain").items():
+            section, _, field = path.partition(".")
+            plain[section][field] = written
         order = [*rules.TOP, "model", *rules.SECTIONS, "design", "assumptions"]
         return {key: plain[key] for key in order}
 
@@ -299,13 +308,28 @@ def _present(section: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if key == "pools":
             done[key] = [_present(pool) for pool in value]
+        elif key == "policy":
+            done[key] = _present(value)
         else:
             done[key] = list(value) if isinstance(value, tuple) else value
     return done
 
 
-def _given(written: float | str | bool, fact: catalog.Fact) -> Assumed:  # noqa: FBT001  # an override
-    """Return an override as an assumption: the midpoint of a range, marked assumed."""
+def _centered(document: dict[str, Any]) -> dict[str, Any]:
+    """Put the middle in place of each range or distribution of a section; return them by path."""
+    found: dict[str, Any] = {}
+    for section, fields in rules.SECTIONS.items():
+        for name, rule in fields.items():
+            written = document[section].get(name)
+            if rule.unit is not None and spread.is_spread(written):
+                found[f"{section}.{name}"] = written
+                middle = overrides.spread_of(written, rule.unit).center
+                document[section][name] = round(middle) if rule.whole else middle
+    return found
+
+
+def _given(written: Any, fact: catalog.Fact) -> Assumed:  # noqa: ANN401  # whatever an override is
+    """Return an override as an assumption: the middle of a range or distribution, marked assumed."""
     low: float | None
     high: float | None
     value: catalog.Scalar = written
@@ -314,7 +338,8 @@ def _given(written: float | str | bool, fact: catalog.Fact) -> Assumed:  # noqa:
         low = high = None
     else:
         low, high = overrides.span(written, fact.unit)
-        value = (low + high) / 2 if low != high else written
+        if low != high:
+            value = overrides.spread_of(written, fact.unit).center
     limits = None if low is None or high is None else (low, high)
     mine = catalog.Fact(
         value=value, unit=fact.unit, status=catalog.Status.ASSUMED, source=_GIVEN,

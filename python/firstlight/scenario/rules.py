@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from firstlight import catalog, units
-from firstlight.errors import CatalogError, ScenarioError, UnitError, nearest
+from firstlight.errors import CatalogError, ScenarioError, UnitError, choices, nearest, written
 from firstlight.scenario.locate import Path, dotted, line_of
 
 Document = dict[str, object]
@@ -50,7 +50,7 @@ class Where:
 
 def shown(given: object) -> str:
     """Return a value as an error shows it: on one line, and not too long of it."""
-    text = repr(given)
+    text = written(given)
     return text if len(text) <= 60 else f"{text[:57]}…"  # most of a line
 
 
@@ -118,7 +118,10 @@ class Rule:
             if not given.strip():
                 raise where.error(path, f"{shown(given)}; allowed: {self.allowed or 'a word'}")
             return given
-        if self.unit is None or isinstance(given, bool) or not isinstance(given, int | float | str):
+        # a count is written as a number: 1, not "1"
+        is_text = isinstance(given, str) and self.whole and self.unit == "1"
+        kind = bool if is_text else (int | float | str)
+        if self.unit is None or isinstance(given, bool) or not isinstance(given, kind):
             raise where.error(path, f"{shown(given)}; allowed: {self.allowed or 'a word'}")
         return self._number(given, path=path, where=where)
 
@@ -184,6 +187,7 @@ POLICY: Mapping[str, Rule] = MappingProxyType(
         "batching": Rule(words=("vllm-v1",)),
         "chunk_tok": Rule(unit="tok", low=16, high=1e6, whole=True, words=("auto",)),
         "disaggregate": Rule(words=("never", "always", "conditional")),
+        "local_below_tok": Rule(unit="tok", low=1, high=1e8, whole=True, optional=True),
     }
 )
 POOL: Mapping[str, Rule] = MappingProxyType(
@@ -226,7 +230,7 @@ def table(given: object, *, path: Path, where: Where, allowed: Iterable[str]) ->
         raise where.error(path, f"{shown(given)}; allowed: a table with {', '.join(names)}")
     for key in given:
         if key not in names:
-            hint = nearest(str(key), names) or f"; allowed: {', '.join(names)}"
+            hint = choices(str(key), names)
             raise where.error((*path, str(key)), f"unknown key{hint}")
     return dict(given)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +34,9 @@ def engine(fleet: Fleet) -> _core.Engine:
     """
     from firstlight import _core
 
-    tables = {id(pool.table): _compiled(pool.table) for pool in fleet.pools}
     try:
         return _core.Engine(
-            [_pool(pool, tables[id(pool.table)]) for pool in fleet.pools], _beside_pools(fleet)
+            [_pool(pool, compiled(pool.table)) for pool in fleet.pools], _beside_pools(fleet)
         )
     except (ValueError, OverflowError, TypeError) as error:
         raise ScheduleError(str(error)) from error
@@ -88,7 +88,7 @@ def _pool(pool: Pool, table: _core.StepTable) -> dict[str, Any]:
         "window_ps": pool.window_ps,
         "fill_tok": pool.fill_tok,
         "cache": None if pool.cache is None else _cache(pool.cache),
-        "cap": None if pool.cap_w is None else _compiled(below_power(pool.table, cap_w=pool.cap_w)),
+        "cap": None if pool.cap_w is None else compiled(below_power(pool.table, cap_w=pool.cap_w)),
     }
 
 
@@ -130,6 +130,27 @@ def _in_1024(share: float) -> int:
 
 def _u64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return np.ascontiguousarray(values, dtype=np.uint64)
+
+
+MOST_KEPT = 24
+"""Tables whose compiled copy is kept; a copy takes up to half a megabyte."""
+_KEPT: dict[int, tuple[StepTable, _core.StepTable]] = {}
+_LOCK = threading.Lock()
+
+
+def compiled(table: StepTable) -> _core.StepTable:
+    """Return a table as the compiled engine holds it; the last few are kept.
+
+    Raises:
+        ScheduleError: The table is malformed.
+    """
+    with _LOCK:
+        # The table is held beside its copy, so that its id stays its own.
+        kept = _KEPT.pop(id(table), None) or (table, _compiled(table))
+        _KEPT[id(table)] = kept
+        while len(_KEPT) > MOST_KEPT:
+            _KEPT.pop(next(iter(_KEPT)))
+        return kept[1]
 
 
 def _compiled(table: StepTable) -> _core.StepTable:

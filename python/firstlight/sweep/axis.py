@@ -12,12 +12,13 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from firstlight import units
-from firstlight.errors import ScenarioError, UnitError, nearest
+from firstlight.errors import ScenarioError, UnitError, written
+from firstlight.scenario.spread import Spread, is_spread, read
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,22 +26,10 @@ if TYPE_CHECKING:
     F64 = NDArray[np.float64]
 
 Value = float | str
-Kind = Literal["uniform", "loguniform", "normal", "lognormal", "triangular"]
 _SPAN = re.compile(
-    r"\s*(?P<low>.+?)\s*\.\.\s*(?P<high>[^:]+?)\s*(?::(?P<kind>log|lin):(?P<n>\d+))?\s*"
+    r"\s*(?P<low>.+?)\s*\.\.\s*(?P<high>[^:]+?)\s*(?::(?P<kind>log|lin):(?P<n>[0-9]+))?\s*"
 )
-_NAMED = re.compile(r"\s*(?P<kind>[a-z]+)\s*\((?P<rest>[^)]*)\)\s*")
-_NEEDS: dict[str, tuple[str, ...]] = {
-    "uniform": ("low", "high"),
-    "loguniform": ("low", "high"),
-    "normal": ("mean", "std"),
-    "lognormal": ("median", "sigma"),
-    "triangular": ("low", "mode", "high"),
-}
 MOST_VALUES = 100_000
-DECADE = 10.0
-TAIL = 1e-4
-"""Normal tails are cut here, so that one draw in ten thousand cannot leave what is possible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,56 +46,24 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Distribution:
+class Distribution(Spread):
     """A field whose value is not known.
 
     Attributes:
         field: Name as `Scenario.replace` takes it.
-        kind: Shape.
-        parameters: Its parameters by name.
     """
 
     field: str
-    kind: Kind
-    parameters: dict[str, float]
+
+    @classmethod
+    def of(cls, field: str, spread: Spread) -> Distribution:
+        """Return a spread as that of a field."""
+        return cls(field=field, kind=spread.kind, parameters=spread.parameters)
 
     @property
     def span(self) -> tuple[float, float]:
         """Lowest and highest value that is drawn."""
-        low, high = self.at(np.array([0.0, 1.0]))
-        return float(low), float(high)
-
-    def at(self, quantile: F64) -> F64:
-        """Return the values at quantiles between 0 and 1, any shape."""
-        u = np.clip(quantile, 0.0, 1.0)
-        p = self.parameters
-        if self.kind == "uniform":
-            return p["low"] + u * (p["high"] - p["low"])
-        if self.kind == "loguniform":
-            logs = math.log(p["low"]) + u * (math.log(p["high"]) - math.log(p["low"]))
-            return np.clip(np.exp(logs), p["low"], p["high"])
-        if self.kind == "triangular":
-            return _triangular(u, p["low"], p["mode"], p["high"])
-        deviate = _normal(np.clip(u, TAIL, 1.0 - TAIL))
-        if self.kind == "normal":
-            return p["mean"] + p["std"] * deviate
-        return p["median"] * np.exp(p["sigma"] * deviate)
-
-
-def _triangular(u: F64, low: float, mode: float, high: float) -> F64:
-    split = (mode - low) / (high - low)
-    rising = low + np.sqrt(u * (high - low) * (mode - low))
-    falling = high - np.sqrt((1.0 - u) * (high - low) * (high - mode))
-    return np.where(u < split, rising, falling)
-
-
-def _normal(u: F64) -> F64:
-    """Return standard normal quantiles."""
-    from statistics import NormalDist
-
-    inverse = np.vectorize(NormalDist().inv_cdf, otypes=[float])
-    deviates: F64 = inverse(u)
-    return deviates
+        return self.ends
 
 
 def number(text: str, *, field: str) -> float:
@@ -116,14 +73,15 @@ def number(text: str, *, field: str) -> float:
         ScenarioError: It is none.
     """
     try:
-        value = float(text)
+        # float() also takes the digits of other scripts
+        value = float(text) if text.isascii() else None
     except ValueError:
-        pass
-    else:
+        value = None
+    if value is not None:
         if not math.isfinite(value):
             raise ScenarioError(f"{field}: {text!r} is not allowed; a finite number")
         return value
-    match = re.fullmatch(r"\s*([+-]?[\d._]+(?:[eE][+-]?\d+)?)\s*(.+?)\s*", text)
+    match = re.fullmatch(r"\s*([+-]?[0-9._]+(?:[eE][+-]?[0-9]+)?)\s*(.+?)\s*", text)
     if match is not None:
         for unit in ("s", "W", "Hz", "J", "byte", "tok", "$", "$/kWh", "1", "dB"):
             try:
@@ -144,7 +102,7 @@ def axis(field: str, given: object) -> Axis | Distribution:
         ScenarioError: The form is unknown, a range empty or inverted, a parameter impossible.
     """
     if isinstance(given, Mapping):
-        return _distribution(field, given)
+        return _drawn(field, given)
     if isinstance(given, str):
         return _text(field, given)
     if isinstance(given, Iterable):
@@ -159,17 +117,16 @@ def _plain(field: str, item: object) -> Value:
     if isinstance(item, str):
         return item
     if isinstance(item, bool) or not isinstance(item, int | float | np.number):
-        raise ScenarioError(f"{field}: {item!r}; allowed: numbers and words")
+        raise ScenarioError(f"{field}: {written(item)}; allowed: numbers and words")
     value = float(item)
     if not math.isfinite(value):
-        raise ScenarioError(f"{field}: {item!r}; allowed: finite numbers")
+        raise ScenarioError(f"{field}: {written(item)}; allowed: finite numbers")
     return value
 
 
 def _text(field: str, text: str) -> Axis | Distribution:
-    named = _NAMED.fullmatch(text)
-    if named is not None:
-        return _distribution(field, {"dist": named["kind"], **parse_over(named["rest"].split(","))})
+    if ".." not in text and is_spread(text):
+        return _drawn(field, text)
     match = _SPAN.fullmatch(text)
     if match is None:
         if ".." in text:
@@ -184,8 +141,7 @@ def _text(field: str, text: str) -> Axis | Distribution:
     high = number(match["high"], field=field)
     _ordered(field, low, high)
     if match["n"] is None:
-        kind: Kind = "loguniform" if low > 0 and high / low > DECADE else "uniform"
-        return Distribution(field=field, kind=kind, parameters={"low": low, "high": high})
+        return _drawn(field, f"{low!r}..{high!r}")
     count = int(match["n"])
     if not 1 <= count <= MOST_VALUES:
         raise ScenarioError(f"{field}: {count} values; allowed: 1 to {MOST_VALUES}")
@@ -211,31 +167,20 @@ def _ordered(field: str, low: float, high: float) -> None:
         raise ScenarioError(f"{field}: {low:g}..{high:g} is {kind}; allowed: low < high")
 
 
-def _distribution(field: str, given: Mapping[str, object]) -> Distribution:
-    kind = given.get("dist")
-    if kind not in _NEEDS:
-        hint = nearest(str(kind), _NEEDS)
-        raise ScenarioError(f"{field}: dist = {kind!r}; allowed: {', '.join(_NEEDS)}{hint}")
-    needs = _NEEDS[str(kind)]
-    extra = set(given) - set(needs) - {"dist"}
-    if extra or any(name not in given for name in needs):
-        raise ScenarioError(
-            f"{field}: {dict(given)!r}; a {kind} distribution takes {', '.join(needs)}"
-        )
-    values: dict[str, float] = {}
-    for name in needs:
-        raw = given[name]
-        values[name] = number(raw, field=field) if isinstance(raw, str) else float(str(raw))
-    if "low" in values:
-        _ordered(field, values["low"], values["high"])
-        if kind == "loguniform" and values["low"] <= 0:
-            raise ScenarioError(f"{field}: loguniform from {values['low']:g}; allowed: above 0")
-        if "mode" in values and not values["low"] <= values["mode"] <= values["high"]:
-            raise ScenarioError(f"{field}: mode {values['mode']:g} is outside low..high")
-    spread = values.get("std", values.get("sigma", 1.0))
-    if spread <= 0 or values.get("median", 1.0) <= 0:
-        raise ScenarioError(f"{field}: {dict(given)!r}; allowed: std, sigma and median above 0")
-    return Distribution(field=field, kind=cast("Kind", kind), parameters=values)
+def _drawn(field: str, given: object) -> Distribution:
+    def one(raw: object, name: str) -> float:
+        if isinstance(raw, str):
+            return number(raw, field=field)
+        if isinstance(raw, bool) or not isinstance(raw, int | float | np.number):
+            raise ScenarioError(f"{name} = {written(raw)} is no number")
+        return float(raw)
+
+    try:
+        made = read(given, number=one)
+    except ScenarioError as error:
+        said = str(error)
+        raise ScenarioError(said if said.startswith(f"{field}:") else f"{field}: {said}") from None
+    return Distribution.of(field, made)
 
 
 def parse_over(items: Iterable[str]) -> dict[str, str]:

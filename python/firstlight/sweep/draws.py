@@ -18,6 +18,7 @@ from firstlight.errors import FirstlightError, ScenarioError
 from firstlight.evaluate import servers
 from firstlight.evaluate.analytic import Point
 from firstlight.evaluate.analytic.boundary import LESS_IS_BETTER, today
+from firstlight.scenario import overrides, rules
 from firstlight.sweep.axis import Distribution, axis
 from firstlight.sweep.extras import library
 
@@ -102,14 +103,16 @@ class Uncertainty:
 
 
 def ranges(scenario: Scenario) -> dict[str, Distribution]:
-    """Return the assumptions a scenario states as ranges."""
+    """Return the fields and assumptions a scenario states as ranges or distributions."""
     found: dict[str, Distribution] = {}
-    for name in scenario.assumptions:
+    for path, written in scenario.uncertain.items():
+        section, _, name = path.partition(".")
+        unit = rules.SECTIONS[section][name].unit or "1"
+        found[name] = Distribution.of(name, overrides.spread_of(written, unit))
+    for name, written in scenario.assumptions.items():
         assumed = scenario.assumption(name)
         if assumed.low is not None and assumed.high is not None and assumed.low < assumed.high:
-            made = axis(name, f"{assumed.low!r}..{assumed.high!r}")
-            if isinstance(made, Distribution):
-                found[name] = made
+            found[name] = Distribution.of(name, overrides.spread_of(written, assumed.fact.unit))
     return found
 
 

@@ -138,7 +138,8 @@ class Ray:
                     logging_level="ERROR",
                 )
             except (ConnectionError, ValueError, RuntimeError) as error:
-                raise ScenarioError(f"no Ray cluster at {address!r}: {error}") from None
+                where = f"at {address!r}" if address else "could be started here"
+                raise ScenarioError(f"no Ray cluster {where}: {error}") from None
         self.workers = max(int(ray.cluster_resources().get("CPU", 1)), 1)
 
     def results(self, todo: Iterable[Task]) -> Iterator[tuple[Task, list[Row]]]:

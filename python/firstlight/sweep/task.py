@@ -87,9 +87,11 @@ def _point(document: str) -> Point:
 def _answer(task: Task, changes: Mapping[str, float | str]) -> list[Row]:
     point = _point(task.document)
     if task.tier == "analytic":
+        point.possible(changes)
         return [_estimate(one) for one in point.at(changes).values()]
     if task.tier == "full":
         return _full(point.scenario.replace(**changes))
+    point.possible({name: value for name, value in changes.items() if name != RATE})
     rate = changes.get(RATE, task.rate_request_per_s)
     return _cell(point, changes, rate=float(rate) if rate is not None else None)
 

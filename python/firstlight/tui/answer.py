@@ -132,12 +132,14 @@ class Lane:
         busy_frac: Share of the window it worked.
         spans: Work, in order of time.
         occupancy: Samples 0 to 1 over the window where spans would be too many; else empty.
+        kind: Kind of work that the samples are of.
     """
 
     name: str
     busy_frac: float
     spans: tuple[Span, ...] = ()
     occupancy: tuple[float, ...] = ()
+    kind: str = "decode"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,13 +49,15 @@ class Explorer(Edits):
         """Open a tab, give its main panel the keys and ask for what it shows."""
         self.action_minimize_panel()
         self.tab = tab
-        self.stage.query_one(ContentSwitcher).current = tab
+        self.panel(ContentSwitcher).current = tab
         self.stage.query_one(f"#{tab}").query_one(_FOCUS[tab]).focus()
         self.say("")
         self.show_state()
         self.call_after_refresh(self._opened)
 
     def _opened(self) -> None:
+        if not self.is_laid_out:
+            return
         self.show_compare()
         self.show_chart()
         self.show_map()
@@ -66,9 +68,9 @@ class Explorer(Edits):
     def action_step(self, rows: int) -> None:
         """Go to the next control, row, claim or request; on the map up or down."""
         if self.tab == "explore":
-            self.stage.query_one(Controls).step(rows)
+            self.panel(Controls).step(rows)
         elif self.tab == "map":
-            self.stage.query_one("#big-map", HeatMap).moved(0, -rows)
+            self.panel(HeatMap, "big-map").moved(0, -rows)
         elif self.tab == "timeline":
             self._pick_request(rows)
         else:
@@ -80,7 +82,7 @@ class Explorer(Edits):
         names = [life.request for life in line.lives] if line else []
         if not names:
             return
-        shown = self.stage.query_one("#gantt", Gantt).data.request
+        shown = self.panel(Gantt, "gantt").data.request
         index = names.index(shown) + rows if shown in names else 0
         self.request = names[index % len(names)]
         self.show_timeline()
@@ -88,9 +90,9 @@ class Explorer(Edits):
     def action_nudge(self, steps: int) -> None:
         """Move the control, the map's cursor or the window of the timeline."""
         if self.tab == "explore":
-            self.stage.query_one(Controls).nudge(steps)
+            self.panel(Controls).nudge(steps)
         elif self.tab == "map":
-            self.stage.query_one("#big-map", HeatMap).moved(steps, 0)
+            self.panel(HeatMap, "big-map").moved(steps, 0)
         elif self.tab == "timeline":
             self._move_window(1.0, 0.1 if abs(steps) == 1 else 0.5, 1 if steps > 0 else -1)
 
@@ -108,14 +110,14 @@ class Explorer(Edits):
     def action_end(self, is_high: bool) -> None:  # noqa: FBT001  # actions are positional
         """Move the control to an end."""
         if self.tab == "explore":
-            self.stage.query_one(Controls).to_end(is_high=is_high)
+            self.panel(Controls).to_end(is_high=is_high)
 
     def action_enter(self) -> None:
         """Type a value; take the map's cell; load a claim."""
         if self.tab == "explore":
-            self.stage.query_one(Controls).begin_edit()
+            self.panel(Controls).begin_edit()
         elif self.tab == "map":
-            data = self.stage.query_one("#big-map", HeatMap).data
+            data = self.panel(HeatMap, "big-map").data
             if data is not None:
                 self.take_cell(data.cursor)
                 self.action_tab("explore")
@@ -124,7 +126,7 @@ class Explorer(Edits):
 
     def action_fold(self) -> None:
         """Fold the group of the selected control."""
-        self.stage.query_one(Controls).fold()
+        self.panel(Controls).fold()
 
     def action_maximize(self) -> None:
         """Enlarge a panel; zoom the timeline in."""
@@ -135,7 +137,7 @@ class Explorer(Edits):
             self.action_minimize_panel()
             return
         panel = self.mouse_over if isinstance(self.mouse_over, Panel) else None
-        wanted = panel or next((c for c in self.stage.query(LineChart) if c.size.width), None)
+        wanted = panel or next((c for c in self.panels(LineChart) if c.size.width), None)
         if wanted is not None and wanted.id not in ("top", "bottom"):
             self.screen.maximize(wanted, container=False)
 
@@ -195,7 +197,7 @@ class Explorer(Edits):
                 Page("the calculation failed", f"{share(self.known.setup)}\n\n{detail}")
             )
             return
-        f = self.stage.query_one(Controls).selected
+        f = self.panel(Controls).selected
         said = (
             present.citation(self.known, f.key, scenario_file.cited(self.known.setup, f.key))
             if f
@@ -213,7 +215,7 @@ class Explorer(Edits):
 
     def action_help(self) -> None:
         """Show help for the selected control and every key."""
-        f = self.stage.query_one(Controls).selected
+        f = self.panel(Controls).selected
         said = (
             present.citation(self.known, f.key, scenario_file.cited(self.known.setup, f.key))
             if f
@@ -247,7 +249,7 @@ class Explorer(Edits):
 
         def then(line: str) -> None:
             key, value = parse_line(line)
-            self.stage.query_one(Controls).select(key)
+            self.panel(Controls).select(key)
             self.set_field(key, value)
 
         self._ask_line(
@@ -338,7 +340,7 @@ class Explorer(Edits):
 
     def on_tornado_chart_chosen(self, message: TornadoChart.Chosen) -> None:
         """Go to a clicked control."""
-        self.stage.query_one(Controls).select(message.key)
+        self.panel(Controls).select(message.key)
 
     def on_heat_map_moved(self, message: HeatMap.Moved) -> None:
         """Move the map's cursor."""

@@ -55,17 +55,21 @@ class Canvas:
         self._codes: npt.NDArray[np.uint32] = np.full((self.height, self.width), 32, np.uint32)
         self._inks: npt.NDArray[np.int32] = np.zeros((self.height, self.width), np.int32)
         self._styles = [style]
-        self._index = {style: 0}
+        # Styles are kept by the themes: one object a style, and held here while its id counts.
+        self._index = {id(style): 0}
+        self._has_wide = False
 
     def _ink(self, style: Style) -> int:
-        index = self._index.get(style)
+        index = self._index.get(id(style))
         if index is None:
-            index = self._index[style] = len(self._styles)
+            index = self._index[id(style)] = len(self._styles)
             self._styles.append(style)
         return index
 
     def _release(self, y: int, first: int, last: int) -> None:
         """Blank the halves of wide glyphs that the cells first..last−1 cut."""
+        if not self._has_wide:
+            return
         row = self._codes[y]
         if first < self.width and row[first] == _TAIL:
             row[first - 1] = 32
@@ -101,7 +105,9 @@ class Canvas:
             if size and x >= 0 and x + size <= self.width:
                 self._release(y, x, x + size)
                 row[x] = ord(glyph)
-                row[x + 1 : x + size] = _TAIL
+                if size > 1:
+                    row[x + 1 : x + size] = _TAIL
+                    self._has_wide = True
                 inks[x : x + size] = ink
             x += size
         return x
@@ -168,12 +174,34 @@ class Canvas:
 
     def strips(self) -> list[Strip]:
         """Return one strip a row, each exactly `width` cells."""
-        return [self._strip(y) for y in range(self.height)]
-
-    def _strip(self, y: int) -> Strip:
         if not self.width:
-            return Strip([], 0)
-        inks = self._inks[y]
+            return [Strip([], 0)] * self.height
+        inks = self._joined()
+        return [self._strip(y, inks[y]) for y in range(self.height)]
+
+    def _joined(self) -> npt.NDArray[np.int32]:
+        """Return the styles with blanks joined to what stands before them on the same ground.
+
+        A blank shows nothing but its ground, and every change of style costs bytes and time.
+        """
+        grounds: dict[tuple[object, ...], int] = {}
+        ground_of = np.array(
+            [
+                grounds.setdefault(
+                    (s.bgcolor, s.color) if s.reverse else (s.bgcolor,), len(grounds)
+                )
+                for s in self._styles
+            ]
+        )
+        ground = ground_of[self._inks]
+        is_alike = np.zeros(self._inks.shape, np.bool_)
+        is_alike[:, 1:] = (self._codes[:, 1:] == 32) & (ground[:, 1:] == ground[:, :-1])
+        source = np.where(is_alike, 0, np.arange(self.width))
+        np.maximum.accumulate(source, axis=1, out=source)
+        joined: npt.NDArray[np.int32] = np.take_along_axis(self._inks, source, axis=1)
+        return joined
+
+    def _strip(self, y: int, inks: npt.NDArray[np.int32]) -> Strip:
         edges = np.flatnonzero(inks[1:] != inks[:-1]) + 1
         text = self._codes[y].tobytes().decode("utf-32-le")
         starts = [0, *edges.tolist()]

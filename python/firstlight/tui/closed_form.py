@@ -11,7 +11,7 @@ from firstlight.evaluate import design, provenance
 from firstlight.evaluate.analytic import Point
 from firstlight.tui.answer import Answer, Citation, DesignAnswer, Tier
 from firstlight.tui.metric import COLOCATED, DISAGGREGATED, OPTICAL
-from firstlight.tui.scenario_file import changes_of
+from firstlight.tui.scenario_file import changes_of, shipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,13 +43,13 @@ def asked(setup: Setup) -> tuple[Point, dict[str, object]]:
     Raises:
         FirstlightError: The scenario it starts from is impossible.
     """
-    base, changes = changes_of(setup)
-    return _point(base), changes
+    _, changes = changes_of(setup)
+    return _point(setup.base), changes
 
 
 @lru_cache(maxsize=4)
-def _point(base: Scenario) -> Point:
-    return Point(base)
+def _point(base: Scenario | None) -> Point:
+    return Point(base or shipped())
 
 
 @lru_cache(maxsize=256)

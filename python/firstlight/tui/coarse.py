@@ -26,6 +26,8 @@ from firstlight.tui import closed_form
 from firstlight.tui.metric import OPTICAL
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from firstlight.evaluate import Design
     from firstlight.evaluate.analytic import Estimate, Point
     from firstlight.evaluate.question import Question
@@ -38,15 +40,19 @@ KEEP_S = 8.0
 """Length of a piece of the hour, about that of an answer [s]."""
 PERIODS_S = (240.0, 480.0, 960.0)
 """One piece is taken in so many seconds: two minutes of the hour, one, or half a one."""
-MOST_REQUESTS = 12_000
-"""Requests that one design is shown; about 10 ms."""
+MOST_REQUESTS = 4_000
+"""Requests that one design is shown; a millisecond or two."""
 WARM_UP_S = 12.0
 """First part, not counted: the cell fills up in the time of an answer or two [s]."""
 KEPT_RUNS = 24
 """Simulated loads that are remembered: neither prices nor watts change what a cell does."""
+LATE_ENOUGH = 0.02
+"""Shortfall that is worth a second look: it moves the load by half a per cent."""
 LATE_WEIGHT = 0.25
 """How much of the shortfall in requests on time is taken off the load."""
 HEAD_ROOM = 1.3
+DOUBLINGS = 8
+"""Copies of the trace that are drawn ahead of need: up to 128."""
 
 
 _RUNS: dict[tuple[object, ...], tuple[capacity.Run, Requests]] = {}
@@ -116,7 +122,7 @@ def _record(
 
     run = ran(rate)
     short = 1.0 - run.attainment_frac / asked.slo.quantile
-    if short > 0.0:
+    if short > LATE_ENOUGH:
         rate *= 1.0 - LATE_WEIGHT * short
         run = ran(rate)
     found = Found(cell=cell, cells=one.cells, rate_request_per_s=rate, alone={})
@@ -163,21 +169,8 @@ def traffic_of(base: Point, quick: dict[str, float], *, request_per_s: float) ->
         request_per_s: Load of the cell [request/s].
     """
     work = base.scenario.workload
-    name = work.preset or work.trace or "azure-2023-conv"
-    seed = base.scenario.seed
-    trace = moments.trace_of(name, seed)
-    needed = max(HEAD_ROOM * request_per_s / trace.request_per_s, 1.0)
-    period_s = next(
-        (p for p in PERIODS_S if request_per_s * trace.duration_s * KEEP_S / p <= MOST_REQUESTS),
-        PERIODS_S[-1],
-    )
-    rows = _rows(
-        name,
-        seed,
-        copies=2 ** math.ceil(math.log2(needed)),
-        correlation_s=quick.get("correlation_s", work.correlation_s),
-        period_s=period_s,
-    )
+    name, seed, correlation_s = _named(base, quick)
+    rows = _arrivals(name, seed, correlation_s=correlation_s, request_per_s=request_per_s)
     requests = _requests(
         rows,
         name,
@@ -199,7 +192,43 @@ def traffic_of(base: Point, quick: dict[str, float], *, request_per_s: float) ->
     )
 
 
-@lru_cache(maxsize=16)
+def warm(setup: Setup) -> Iterator[None]:
+    """Draw the arrivals of every load a slider may ask for next, one draw a step.
+
+    Args:
+        setup: Plain numbers only.
+    """
+    point, changes = closed_form.asked(setup)
+    base, quick = point.standing(changes)
+    name, seed, correlation_s = _named(base, quick)
+    full = moments.trace_of(name, seed).request_per_s
+    for doubling in range(DOUBLINGS):
+        for share in (0.6, 0.99):
+            load = full * 2**doubling * share / HEAD_ROOM
+            _arrivals(name, seed, correlation_s=correlation_s, request_per_s=load)
+            yield
+
+
+def _named(base: Point, quick: dict[str, float]) -> tuple[str, int, float]:
+    """Return the trace, its seed, and how far its copies are shifted at most [s]."""
+    work = base.scenario.workload
+    name = work.preset or work.trace or "azure-2023-conv"
+    return name, base.scenario.seed, quick.get("correlation_s", work.correlation_s)
+
+
+def _arrivals(name: str, seed: int, *, correlation_s: float, request_per_s: float) -> Superposed:
+    """Return a sample heavy enough for a load; neighbouring loads share it."""
+    trace = moments.trace_of(name, seed)
+    needed = max(HEAD_ROOM * request_per_s / trace.request_per_s, 1.0)
+    period_s = next(
+        (p for p in PERIODS_S if request_per_s * trace.duration_s * KEEP_S / p <= MOST_REQUESTS),
+        PERIODS_S[-1],
+    )
+    copies = 2 ** math.ceil(math.log2(needed))
+    return _rows(name, seed, copies=copies, correlation_s=correlation_s, period_s=period_s)
+
+
+@lru_cache(maxsize=32)
 def _rows(
     name: str, seed: int, *, copies: int, correlation_s: float, period_s: float
 ) -> Superposed:
@@ -227,12 +256,13 @@ def _requests(
     shared_tok: int,
     max_context_tok: int,
 ) -> Requests:
-    trace = workload.scale_lengths(
-        moments.trace_of(name, seed),
+    trace = moments.scaled_of(
+        name,
+        seed,
         context_tok=context_tok,
         output_tok=output_tok,
         max_context_tok=max_context_tok,
-    ).trace
+    )
     present = workload.cached_tok(trace.isl_tok, cached_frac=cached_frac)
     if shared_tok:
         # What all requests share is present wherever they go.

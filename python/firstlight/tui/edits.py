@@ -47,7 +47,7 @@ class Edits(View):
 
     def action_axis(self) -> None:
         """Put the selected control along the chart."""
-        f = self.stage.query_one(Controls).selected
+        f = self.panel(Controls).selected
         if f is None or f.choices:
             self.say("only a slider can lie along the chart; select one first", is_error=True)
             return
@@ -123,7 +123,7 @@ class Edits(View):
 
     def action_reset(self) -> None:
         """Reset the selected control."""
-        f = self.stage.query_one(Controls).selected
+        f = self.panel(Controls).selected
         if f is not None:
             self.set_field(f.key, self.known.home[f.key])
 
@@ -203,7 +203,7 @@ class Edits(View):
 
     def action_solve(self) -> None:
         """Search where optics break even along the selected control."""
-        f = self.stage.query_one(Controls).selected
+        f = self.panel(Controls).selected
         if f is None or f.choices:
             self.say(
                 "select a slider first; = finds where optics break even along it", is_error=True

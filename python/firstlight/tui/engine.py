@@ -1,7 +1,8 @@
 """The one thread that calculates: latest question wins, tiers of answers, cancellation.
 
 Order of work for a question: analytic point, coarse simulation, timeline and claims where their tab
-is open, then in small units the curve, the tornado and the map; after `quiet_s` without a newer question the full simulation goes first.
+is open, then in small units the curve, the tornado and the map; after `quiet_s` without a newer
+question the full simulation goes first, in a process of its own while details go on.
 A newer question is looked for before every unit and, through `Cancel`, inside long ones.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
@@ -22,7 +23,15 @@ from firstlight.tui.answer import Answer, DesignAnswer, Tier, Timeline, Verdict
 from firstlight.tui.field import BY_KEY, NUMERIC, Field, Scale
 from firstlight.tui.metric import Metric, ratio
 from firstlight.tui.number import Range, Value
-from firstlight.tui.solver import Cancel, Cancelled, HasClaims, HasTimeline, Solver
+from firstlight.tui.solver import (
+    Cancel,
+    Cancelled,
+    CanWarmUp,
+    HasClaims,
+    HasMore,
+    HasTimeline,
+    Solver,
+)
 from firstlight.tui.state import Setup, share
 
 if TYPE_CHECKING:
@@ -37,11 +46,14 @@ CURVE_POINTS = 65
 NO_CLOSED_FORM = "this engine gives no closed form, which curves, map and sensitivity need"
 """Said where a picture cannot be had."""
 
-OVERTAKEN_S = 0.012
+OVERTAKEN_S = 0.04
 """A coarse simulation at least this fast leaves the closed form unshown."""
 
 PAINT_S = 0.025
 """Time the screen gets to show an answer before work on details begins."""
+
+TIE = 0.01
+"""Logarithm of a ratio below which neither side wins."""
 
 SWING = 1.2
 """Factor by which the tornado moves a field that is not a range."""
@@ -74,14 +86,17 @@ class Question:
     wants_claims: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Report:
-    """Base of what the engine sends. `generation` tells which question it answers."""
+    """Base of what the engine sends. `generation` tells which question it answers.
+
+    Each is itself only: pictures are kept by report, and several reports answer one question.
+    """
 
     generation: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Solved(Report):
     """The answer at the point, with how long it took [s]."""
 
@@ -89,7 +104,7 @@ class Solved(Report):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PinSolved(Report):
     """The answer of scenario A."""
 
@@ -134,7 +149,7 @@ class Swing:
     high_change: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tornado(Report):
     """Swings, the widest first."""
 
@@ -142,7 +157,7 @@ class Tornado(Report):
     swings: tuple[Swing, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Map(Report):
     """A grid of answers.
 
@@ -163,7 +178,7 @@ class Map(Report):
     is_final: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Drawn(Report):
     """The timeline, or why there is none."""
 
@@ -171,7 +186,7 @@ class Drawn(Report):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Judged(Report):
     """The verdicts, or why there are none."""
 
@@ -179,7 +194,7 @@ class Judged(Report):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BreakEven(Report):
     """Where the optical design starts or stops to win.
 
@@ -195,14 +210,14 @@ class BreakEven(Report):
     wins_first: bool | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Refused(Report):
     """The scenario is impossible, in one line."""
 
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Broken(Report):
     """The solver failed; the message carries the share string, `detail` the traceback."""
 
@@ -210,7 +225,7 @@ class Broken(Report):
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Progress(Report):
     """How far a long simulation is."""
 
@@ -219,19 +234,28 @@ class Progress(Report):
     what: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Idle(Report):
     """Nothing is left to do for the question."""
 
 
 class _Generation:
-    """Cancel flag of one question."""
+    """Cancel flag of one question, and what can be done while its answer is made elsewhere."""
 
-    __slots__ = ("_engine", "generation")
+    __slots__ = ("_engine", "_units", "generation")
 
     def __init__(self, engine: Engine, generation: int) -> None:
         self._engine = engine
+        self._units: Iterator[bool] = iter(())
         self.generation = generation
+
+    def beside(self, units: Iterator[bool]) -> None:
+        """Give it details to work on."""
+        self._units = units
+
+    def work(self) -> bool:
+        """Do one unit of the details; return whether there was one."""
+        return next(self._units, None) is not None
 
     @property
     def is_set(self) -> bool:
@@ -314,6 +338,8 @@ class Engine:
             self._wake.notify()
         if self._thread.is_alive():
             self._thread.join(timeout=5)
+        if isinstance(self.solver, HasMore):
+            self.solver.close()
 
     def _run(self) -> None:
         while True:
@@ -351,13 +377,23 @@ class Engine:
     def _fill_in(
         self, generation: int, asked: float, question: Question, cancel: _Generation
     ) -> None:
-        """Work on details until they are done, the full simulation first once it is quiet."""
+        """Work on details until they are done, the full simulation first once it is quiet.
+
+        A solver that simulates elsewhere works on the details while it waits.
+        """
         units = self._details(generation, question)
+        cancel.beside(units)
         is_full = False
-        self._wait_until(asked + PAINT_S)
+        self._wait_until(self._clock() + PAINT_S)
+        if question.pinned is not None and not self._is_stale(generation):
+            # As B was answered: what comes of two ways of answering is no difference of A and B.
+            tier = max(self.solver.tiers - {Tier.FULL}, default=Tier.FULL)
+            self._pinned(generation, question.pinned, tier)
         while not self._is_stale(generation):
             if not is_full and self._clock() - asked >= self.quiet_s:
                 self._point(generation, question.setup, Tier.FULL, cancel)
+                if question.pinned is not None and Tier.FULL in self.solver.tiers:
+                    self._pinned(generation, question.pinned, Tier.FULL)
                 is_full = True
             elif next(units, None) is None:
                 if is_full:
@@ -388,18 +424,18 @@ class Engine:
         if Tier.ANALYTIC not in self.solver.tiers:
             self.post(_no_closed_form(generation, question))
             return
-        yield from self._pin(generation, question)
         yield from self._curve(generation, question)
         yield from self._tornado(generation, question)
         yield from self._map(generation, question)
+        if isinstance(self.solver, CanWarmUp):
+            for _ in self.solver.warm(question.setup.nominal()):
+                yield True
 
-    def _pin(self, generation: int, question: Question) -> Iterator[bool]:
-        if question.pinned is None:
-            return
-        answer = try_analytic(self.solver, question.pinned.nominal())
-        if answer is not None:
+    def _pinned(self, generation: int, pinned: Setup, tier: Tier) -> None:
+        """Answer scenario A; where it is impossible, B stands alone."""
+        with suppress(FirstlightError):
+            answer = solve(self.solver, pinned, tier, _Generation(self, generation))
             self.post(PinSolved(generation=generation, answer=answer))
-        yield True
 
     def _curve(self, generation: int, question: Question) -> Iterator[bool]:
         along = BY_KEY[question.curve_key]
@@ -638,12 +674,16 @@ def crossings(
 ) -> tuple[tuple[float, ...], bool | None]:
     """Return where `edge` changes sign, and whether it is positive before the first.
 
+    Between two points that are decided there may be some that are not: nothing crosses back and
+    forth where nobody wins by more than `TIE`.
+
     Args:
         xs: Ascending points that are looked at first.
         edge: A continuous function, None where it has no value.
         is_log: Halve intervals by ratio.
     """
-    known = [(x, value) for x in xs if (value := edge(x)) is not None]
+    every = [(x, value) for x in xs if (value := edge(x)) is not None]
+    known = [(x, value) for x, value in every if abs(value) > TIE] or every
     found = []
     for (a, at_a), (b, at_b) in pairwise(known):
         if (at_a > 0) == (at_b > 0):

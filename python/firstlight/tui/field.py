@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from firstlight.errors import ScenarioError, nearest
 from firstlight.tui.number import Range, Value, parse_value, setting
@@ -38,6 +39,7 @@ class Field:
         default: Value at the start.
         choices: Allowed words of a choice, each with its label.
         has_auto: Whether "auto" is allowed beside numbers.
+        takes_file: Whether a choice may also be a file that exists.
         usual: Number that stands for "auto" on the track and on axes.
         status: Provenance of the default: measured … assumed, or "set" where it is the question.
         source: Where the default comes from.
@@ -55,6 +57,7 @@ class Field:
     default: Value
     choices: tuple[tuple[str, str], ...] = ()
     has_auto: bool = False
+    takes_file: bool = False
     usual: float = 0.0
     status: str = "set"
     source: str = "part of the question; choose your own"
@@ -162,6 +165,12 @@ class Field:
         words = [word for word, _ in self.choices]
         if text in words:
             return text
+        if self.takes_file and is_path(text):
+            path = Path(text).expanduser()
+            if path.is_file():
+                return str(path.resolve())
+            msg = f"{self.label}: there is no file {text}"
+            raise ScenarioError(msg)
         lowered = text.lower()
         found = [w for w, name in self.choices if lowered in w.lower() or lowered in name.lower()]
         if text and found:
@@ -174,7 +183,8 @@ class Field:
     def allowed(self) -> str:
         """Return the allowed values in words."""
         if self.scale is Scale.CHOICE:
-            return ", ".join(word for word, _ in self.choices)
+            words = ", ".join(word for word, _ in self.choices)
+            return f"{words}, or a trace file" if self.takes_file else words
         span = f"{setting(self.lo, self.unit)} to {setting(self.hi, self.unit)}"
         return span + (" or auto" if self.has_auto else "")
 
@@ -187,8 +197,21 @@ class Field:
     def shown(self, value: Value) -> str:
         """Return what the control shows."""
         if self.scale is Scale.CHOICE:
-            return dict(self.choices).get(str(value), str(value))
+            name = dict(self.choices).get(str(value), str(value))
+            return Path(name).name if self.takes_file and is_path(name) else name
         return setting(value, self.unit)
+
+
+def is_path(text: str) -> bool:
+    """Return whether a word means a file: it has a folder or an ending."""
+    return "/" in text or Path(text).suffix in (
+        ".csv",
+        ".jsonl",
+        ".json",
+        ".parquet",
+        ".zst",
+        ".gz",
+    )
 
 
 def _as_fraction(value: float | Range, text: str) -> float | Range:
@@ -227,7 +250,9 @@ _UNDISCLOSED = "not disclosed by any vendor; give it a range"
 FIELDS: tuple[Field, ...] = (
     Field(
         key="traffic", label="traffic", group=WORKLOAD, path="", scale=Scale.CHOICE,
-        meaning="Which requests arrive: their lengths, their bursts, what they share.",
+        takes_file=True,
+        meaning="Which requests arrive: their lengths, their bursts, what they share. Enter and the "
+        "path of a trace file take your own.",
         default="azure-2023-conv", status="measured", source="Azure public dataset, 2023, one hour",
         choices=(("azure-2023-conv", "Azure chat"), ("chat", "chat"), ("rag", "RAG"),
                  ("agentic", "agentic"), ("code", "code"),
@@ -265,8 +290,8 @@ FIELDS: tuple[Field, ...] = (
     Field(
         key="weights", label="format", group=SILICON, path="precision.weights",
         scale=Scale.CHOICE, default="fp8", status="assumed", source="what the hardware is sold for",
-        choices=(("bf16", "BF16"), ("fp8", "FP8"), ("nvfp4", "NVFP4"), ("mxfp4", "MXFP4"),
-                 ("int8", "INT8"), ("int4", "INT4"), ("fp16", "FP16")),
+        choices=(("bf16", "BF16"), ("fp8", "FP8"), ("nvfp4", "NVFP4"), ("int8", "INT8"),
+                 ("fp16", "FP16")),
         meaning="Number format of weights on silicon. Optics use the mask bits instead.",
     ),
     Field(

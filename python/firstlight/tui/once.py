@@ -33,6 +33,10 @@ class _Never:
     def note(self, done: int, total: int, what: str) -> None:
         """Say nothing."""
 
+    def work(self) -> bool:
+        """Do nothing else."""
+        return False
+
 
 def answered(solver: Solver, setup: Setup, *, metric: Metric = METRICS[5]) -> Known:
     """Return the fullest answer to a setup, with its curve where the solver has a closed form.

@@ -46,7 +46,7 @@ class Search(Provider):
     def _select(self, key: str) -> None:
         app: Explorer = self.app  # type: ignore[assignment]
         app.action_tab("explore")
-        app.stage.query_one(Controls).select(key)
+        app.panel(Controls).select(key)
 
     async def discover(self) -> Hits:
         """Offer everything."""

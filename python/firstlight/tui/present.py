@@ -112,7 +112,9 @@ def state_words(known: Known) -> tuple[str, bool]:
     if known.is_stale:
         return flags + "last good numbers", False
     if known.answer.tier is Tier.FULL:
-        return f"{flags}simulated {written(known.seconds, 's')}", True
+        # An answer that was kept took no time; how long it took once is of no interest.
+        time = f" in {written(known.seconds, 's')}" if known.seconds > 0.01 else ""
+        return f"{flags}simulated{time}", True
     word = "closed form" if known.answer.tier is Tier.ANALYTIC else "coarse simulation"
     return f"{flags}≈ {word}", False
 
@@ -128,6 +130,7 @@ def headline(known: Known) -> HeadlineData:
         selected=known.metric,
         is_stale=known.is_stale,
         note=note(known),
+        short_note=wins(known).replace(f" {known.metric.label}", ""),
     )
 
 
@@ -172,10 +175,11 @@ def wins_of(curve: Curve, metric: Metric, scope: str) -> str:
     def edge(x: float) -> float | None:
         return float(np.interp(math.log(x) if is_log else x, scale, heights))
 
-    breaks, first = crossings(xs, edge, is_log=is_log)
+    found, first = crossings(xs, edge, is_log=is_log)
+    breaks = tuple(_last_served(x, xs, logs) for x in found)
     name = metric.label
     if not breaks:
-        served = "" if xs[-1] == curve.xs[-1] else f" that is served, to {written(xs[-1], f.unit)}"
+        served = "" if xs[-1] == curve.xs[-1] else f" served (to {written(xs[-1], f.unit)})"
         return (
             f"optics win {name} at every {f.label}{served}"
             if first
@@ -192,6 +196,15 @@ def wins_of(curve: Curve, metric: Metric, scope: str) -> str:
 
 _LOST = -0.05
 """Logarithm of the ratio where only silicon serves: it is lost there, though by no number."""
+
+
+def _last_served(x: float, xs: list[float], logs: dict[float, float]) -> float:
+    """Return where a win ends: where the curves meet, or the last point that optics serve."""
+    right = next((i for i, each in enumerate(xs) if each >= x), len(xs) - 1)
+    left = max(right - 1, 0)
+    if logs[xs[right]] == _LOST:
+        return xs[left]
+    return xs[right] if logs[xs[left]] == _LOST else x
 
 
 def _only_silicon(answer: Answer) -> bool:
@@ -232,7 +245,29 @@ def chart(known: Known) -> LineChartData:
     curve = known.curve
     if curve is None or curve.key != known.curve_key:
         return data
-    return replace(data, series=series_of(curve, known.metric, known.scope))
+    return replace(data, series=series_of(curve, known.metric, known.scope), void=void(curve))
+
+
+@lru_cache(maxsize=8)
+def void(curve: Curve) -> tuple[float, str] | None:
+    """Return from where on no design serves, and why, in words; None where some always does.
+
+    Args:
+        curve: Answers along a field.
+    """
+    served = [
+        x
+        for x, answer in zip(curve.xs.tolist(), curve.answers, strict=True)
+        if answer is not None and any(d.is_feasible for d in answer.designs)
+    ]
+    if not served or served[-1] == curve.xs[-1]:
+        return None
+    f = BY_KEY[curve.key]
+    beyond = next(
+        (a for x, a in zip(curve.xs.tolist(), curve.answers, strict=True) if x > served[-1]), None
+    )
+    reason = beyond.designs[-1].reason if beyond is not None else "the scenario is impossible there"
+    return served[-1], f"above {written(served[-1], f.unit)} no design serves: {reason}"
 
 
 def _empty(known: Known) -> str:
@@ -409,7 +444,9 @@ def compare(known: Known) -> TableData:
 
 def _compare_designs(known: Known, before: Answer, after: Answer) -> list[tuple[Cell, ...]]:
     rows: list[tuple[Cell, ...]] = []
-    mark = "" if after.tier is Tier.FULL else "≈"
+    mark, old_mark = ("" if a.tier is Tier.FULL else "≈" for a in (after, before))
+    if before.tier is not after.tier:
+        rows.append((Cell("changes come when A is simulated as B is", Ink.DIM),))
     for index in reversed(range(len(after.designs))):
         rows.append((Cell(after.designs[index].label, design=index),))
         for metric in METRICS:
@@ -420,9 +457,15 @@ def _compare_designs(known: Known, before: Answer, after: Answer) -> list[tuple[
             rows.append(
                 (
                     Cell(f"  {metric.label}"),
-                    Cell(written(a, metric.unit), Ink.DIM, is_right=True),
-                    Cell(mark + written(b, metric.unit), is_right=True),
-                    _change(a, b, metric),
+                    Cell(
+                        (old_mark if a is not None else "") + written(a, metric.unit),
+                        Ink.DIM,
+                        is_right=True,
+                    ),
+                    Cell((mark if b is not None else "") + written(b, metric.unit), is_right=True),
+                    _change(a, b, metric)
+                    if before.tier is after.tier
+                    else Cell("…", Ink.DIM, is_right=True),
                 )
             )
     return rows
@@ -474,7 +517,7 @@ def heat_map(known: Known, cursor: tuple[float, float] | None) -> HeatMapData | 
     )
     value = at_point(values, x_axis, y_axis, point)
     return HeatMapData(
-        title=f"{title_of(known.metric, known.scope)}: optics against the better silicon design ≈   {up.label} (up) × {across.label}",
+        title=f"{title_of(known.metric, known.scope)}: optics against silicon ≈   {up.label} (up) × {across.label}",
         x_axis=x_axis,
         y_axis=y_axis,
         x_unit=across.unit,

@@ -10,7 +10,7 @@ from firstlight import catalog
 from firstlight.errors import FirstlightError, ScenarioError
 from firstlight.scenario import Design, Scenario
 from firstlight.tui.answer import Citation
-from firstlight.tui.field import AUTO, BY_KEY, ENGINE_KEYS, FIELDS, FROM_FILE, Field, Scale
+from firstlight.tui.field import AUTO, BY_KEY, ENGINE_KEYS, FIELDS, FROM_FILE, Field, Scale, is_path
 from firstlight.tui.number import Range, Value, parse_value
 from firstlight.tui.state import DEFAULT, Setup, parse_share, share, write_whole
 
@@ -52,12 +52,18 @@ def changes_of(setup: Setup) -> tuple[Scenario, dict[str, object]]:
     """
     base = setup.base or shipped()
     changes: dict[str, object] = {}
-    for f, mine, theirs in zip(FIELDS, setup.values, setup_of(base).values, strict=True):
+    for f, mine, theirs in zip(FIELDS, setup.values, _start(setup.base).values, strict=True):
         if f.key in ENGINE_KEYS:
             changes |= _engine_changes(base, setup, f, mine)
         elif mine != theirs:
             changes |= _changes(base, f, mine)
     return base, changes
+
+
+@lru_cache(maxsize=64)
+def _start(base: Scenario | None) -> Setup:
+    """Return what the controls say of a base, without hashing the shipped one each time."""
+    return setup_of(base or shipped())
 
 
 def _engine_changes(base: Scenario, setup: Setup, f: Field, value: Value) -> dict[str, object]:
@@ -76,7 +82,8 @@ def _changes(base: Scenario, f: Field, value: Value) -> dict[str, object]:
     if value == FROM_FILE:
         return {}
     if f.key == "traffic":
-        return {"workload.trace" if value == _TRACE else "workload.preset": value}
+        is_trace = value == _TRACE or is_path(str(value))
+        return {"workload.trace" if is_trace else "workload.preset": value}
     if f.key == "optical_share_frac":
         return {
             f"design.{d.name}.pools.prefill.share": value for d in base.designs if _is_optical(d)
@@ -143,7 +150,7 @@ def setup_of(scenario: Scenario) -> Setup:
         scenario: Any scenario.
     """
     values: dict[str, Value] = {
-        "traffic": _known("traffic", scenario.workload.preset or scenario.workload.trace or ""),
+        "traffic": _traffic(scenario.workload.preset or scenario.workload.trace or ""),
         "model": _known("model", scenario.model if isinstance(scenario.model, str) else ""),
         "weights": scenario.precision.weights,
         "gpu": FROM_FILE,
@@ -176,6 +183,10 @@ def setup_of(scenario: Scenario) -> Setup:
     base = None if scenario == shipped() else scenario
     setup = Setup(name=scenario.name if base else "", base=base)
     return replace(setup, values=tuple(_held(f, values.get(f.key, f.default)) for f in FIELDS))
+
+
+def _traffic(word: str) -> str:
+    return word if is_path(word) else _known("traffic", word)
 
 
 def _known(key: str, word: str) -> str:

@@ -18,7 +18,7 @@ from firstlight.tui.closed_form import LABELS, in_order
 from firstlight.tui.metric import METRICS, PARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from firstlight.evaluate import Comparison, Design
     from firstlight.tui.state import Setup
@@ -43,6 +43,14 @@ class Cancel(Protocol):
             done: Pieces of work that are done.
             total: All pieces.
             what: The piece that was done last.
+        """
+        ...
+
+    def work(self) -> bool:
+        """Do something else that is short, for one who only waits.
+
+        Returns:
+            Whether there was anything to do.
         """
         ...
 
@@ -100,6 +108,24 @@ class HasClaims(Protocol):
         ...
 
 
+@runtime_checkable
+class CanWarmUp(Protocol):
+    """A solver that can do ahead what the next questions are likely to need."""
+
+    def warm(self, setup: Setup) -> Iterator[None]:
+        """Do one short piece of work a step."""
+        ...
+
+
+@runtime_checkable
+class HasMore(Protocol):
+    """A solver that holds something to let go at the end."""
+
+    def close(self) -> None:
+        """Let it go."""
+        ...
+
+
 class RealSolver:
     """The calculation of this package: closed form, one cell's minute, and the whole comparison."""
 
@@ -139,7 +165,7 @@ class RealSolver:
                 return self._coarse(setup, cancel)
             # Another tab or an undo asks again what took seconds.
             if setup not in self._full:
-                self._full[setup] = _full(setup, cancel)
+                self._full[setup] = self.whole(setup, cancel)
                 while len(self._full) > self.KEPT:
                     self._full.pop(next(iter(self._full)))
             return self._full[setup]
@@ -147,6 +173,23 @@ class RealSolver:
             if cancel.is_set:
                 raise Cancelled from None
             raise
+
+    def whole(self, setup: Setup, cancel: Cancel) -> Answer:
+        """Return the whole comparison.
+
+        Args:
+            setup: Plain numbers only.
+            cancel: Polled while simulating.
+
+        Raises:
+            FirstlightError: The scenario is impossible.
+            KeyboardInterrupt: It was cancelled.
+        """
+        return _full(setup, cancel)
+
+    def close(self) -> None:
+        """Let go of what was held for later answers."""
+        self._full.clear()
 
     def _coarse(self, setup: Setup, cancel: Cancel) -> Answer:
         from firstlight.tui import coarse
@@ -165,6 +208,16 @@ class RealSolver:
             for one in quick.designs
         )
         return replace(quick, tier=Tier.COARSE, designs=designs)
+
+    def warm(self, setup: Setup) -> Iterator[None]:
+        """Draw the arrivals that the coarse tier may need next.
+
+        Args:
+            setup: Plain numbers only.
+        """
+        from firstlight.tui import coarse
+
+        return coarse.warm(setup)
 
     def timeline(self, setup: Setup, *, design: str, cancel: Cancel) -> Timeline:
         """Return a few seconds of one design's cell at its capacity.

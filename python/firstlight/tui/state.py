@@ -126,11 +126,12 @@ def _digits(value: float) -> str:
     return repr(value).removesuffix(".0").replace("e+", "e")
 
 
-def parse_share(text: str) -> tuple[Setup, list[str]]:
+def parse_share(text: str, *, is_strict: bool = False) -> tuple[Setup, list[str]]:
     """Return the setup of a share string, and what in it could not be used.
 
     Args:
         text: As `share` writes it.
+        is_strict: Refuse what could not be used, where nobody may see the warnings.
 
     Raises:
         ScenarioError: It is no share string of this version.
@@ -146,11 +147,17 @@ def parse_share(text: str) -> tuple[Setup, list[str]]:
                 warnings.append("the defaults changed since this string was made")
             continue
         if key not in BY_KEY:
+            if is_strict:
+                msg = f"share string: unknown field {key!r}{nearest(key, BY_KEY)}; allowed: {', '.join(BY_KEY)}"
+                raise ScenarioError(msg)
             warnings.append(f"unknown field {key!r} was left out{nearest(key, BY_KEY)}")
             continue
         try:
             setup = setup.replace(key, _plain(BY_KEY[key], word))
         except ScenarioError as error:
+            if is_strict:
+                msg = f"share string: {error}"
+                raise ScenarioError(msg) from None
             warnings.append(f"left at its default: {error}")
     return setup, warnings
 
@@ -173,7 +180,6 @@ def write_whole(path: Path, text: str) -> None:
         OutputError: It cannot be written; nothing is left behind.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
         msg = f"{path}: cannot be written: {error.strerror}"

@@ -103,7 +103,33 @@ def _lanes(cell: Cell, outcome: schedule.Outcome) -> list[Lane]:
             its = {name: column[mine] for name, column in rows.items()}
             lanes.append(_lane(group, replica, its, ended))
         first += count
+    if len(cell.groups) > 1:
+        lanes.append(_link(cell, outcome))
     return lanes
+
+
+def _link(cell: Cell, outcome: schedule.Outcome) -> Lane:
+    """Return the hand-over of keys and values: how many of the decode replicas' links are busy."""
+    begin_s = outcome.first_ps / PS_PER_S
+    took_ps = cell.fleet.link_latency_ps + outcome.arrivals.isl_tok * float(cell.fleet.link_tok_ps)
+    end_s = begin_s + took_ps / PS_PER_S
+    inside = (end_s > BEGIN_S) & (begin_s < END_S)
+    begin_s, end_s = np.maximum(begin_s[inside], BEGIN_S), np.minimum(end_s[inside], END_S)
+    links = sum(g.count * g.replicas for g in cell.groups if g.role == "decode")
+    times = np.linspace(BEGIN_S, END_S, SAMPLES)
+    step_s = times[1] - times[0]
+    # The share of each sample's time, for most hand-overs are shorter than a sample.
+    done = [
+        np.clip(t - begin_s, 0.0, end_s - begin_s).sum()
+        for t in (BEGIN_S - step_s, *times.tolist())
+    ]
+    busy = np.clip(np.diff(done) / step_s / links, 0.0, 1.0)
+    return Lane(
+        name="KV link",
+        busy_frac=float(min((end_s - begin_s).sum() / WINDOW_S / links, 1.0)),
+        occupancy=tuple(busy.tolist()),
+        kind="transfer",
+    )
 
 
 def _lane(group: Group, replica: int, rows: Rows, ended: dict[int, int]) -> Lane:

@@ -6,11 +6,12 @@ import sys
 import time
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.theme import Theme as Palette
+from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from firstlight.errors import FirstlightError
@@ -62,6 +63,9 @@ _KEYS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "claims": (("↑↓", "claim", "step(1)"), ("Enter", "load what it needs", "enter"), ("u", "undo", "undo"),
                ("e", "export", "export"), ("?", "help", "help"), ("q", "quit", "quit")),
 }  # fmt: skip
+
+
+Shown = TypeVar("Shown", bound=Widget)
 
 
 class View(App[None]):
@@ -119,6 +123,8 @@ class View(App[None]):
         self.claim = 0
         self.last_error = ""
         self.tour_step = 0 if is_tour else -1
+        self._panels: dict[tuple[type[Widget], str], Widget] = {}
+        self._every: dict[type[Widget], list[Any]] = {}
         self._generation = 0
         self._asked: engine.Question | None = None
         self._takers: dict[type[engine.Report], Callable[[Any], None]] = {
@@ -177,7 +183,7 @@ class View(App[None]):
         self.put_on(self.look)
         if self.keys:
             self.set_keymap(self.keys)
-        self.stage.query_one(Controls).focus()
+        self.panel(Controls).focus()
         # Python's default of 5 ms between threads would be seen: the engine's own work is short.
         sys.setswitchinterval(0.0005)
         self.engine.start()
@@ -200,7 +206,7 @@ class View(App[None]):
         """Change colours and glyphs of everything."""
         self.look = look
         self.theme = "ansi-dark" if _is_ansi(look.theme) else f"firstlight-{look.theme.name}"
-        for panel in self.stage.query(Panel):
+        for panel in self.panels(Panel):
             panel.put_on(look)
 
     def on_resize(self, event: events.Resize) -> None:
@@ -221,10 +227,26 @@ class View(App[None]):
         """The screen with the tabs, also while a page or a prompt lies above it."""
         return self.screen_stack[0]
 
+    def panel(self, kind: type[Shown], name: str = "") -> Shown:
+        """Return the widget of a kind, or of a kind and id; looked for once, for none ever goes."""
+        found = self._panels.get((kind, name))
+        if found is None:
+            found = self.stage.query_one(f"#{name}" if name else kind.__name__, kind)
+            self._panels[kind, name] = found
+        return cast("Shown", found)
+
+    def panels(self, kind: type[Shown]) -> list[Shown]:
+        """Return every widget of a kind."""
+        if kind not in self._every:
+            self._every[kind] = list(self.stage.query(kind))
+        return cast("list[Shown]", self._every[kind])
+
     @property
     def is_laid_out(self) -> bool:
         """Whether there is something to draw on: not before the start nor after the end."""
-        return bool(self.is_running) and bool(self.stage.query(TopBar))
+        if not self.is_running or not self.screen_stack:  # at the end the screens go first
+            return False
+        return (TopBar, "") in self._panels or bool(self.stage.query(TopBar))
 
     # -- questions and reports
 
@@ -303,10 +325,25 @@ class View(App[None]):
         self._refused(f"{report.message} (c shows more)")
 
     def _refused(self, message: str) -> None:
-        self.known = replace(self.known, is_stale=True, progress="")
+        generation = self._generation
+        self.known = replace(
+            self.known,
+            is_stale=True,
+            progress="",
+            # What was never had will not come: these panels say why instead of waiting.
+            drawn=self.known.drawn
+            or engine.Drawn(generation=generation, timeline=None, reason=message),
+            judged=self.known.judged
+            or engine.Judged(generation=generation, verdicts=(), reason=message),
+        )
+        for heat in self.panels(HeatMap):
+            heat.note = message
+            heat.redraw()
         self.say(message, is_error=True)
         self.show_answer()
         self.show_tornado()
+        self.show_timeline()
+        self.show_claims()
 
     # -- edits
 
@@ -324,7 +361,7 @@ class View(App[None]):
         self.known = replace(self.known, setup=self.history.now, is_stale=is_stale, progress="")
         self.show_controls()
         self.ask()
-        if self.stage.query_one(BottomBar).data.message:
+        if self.panel(BottomBar).data.message:
             self.say("")
         if self._axis_timer is not None:
             self._axis_timer.stop()
@@ -344,8 +381,9 @@ class View(App[None]):
         if self.autosave is None:
             return
         try:
+            self.autosave.parent.mkdir(parents=True, exist_ok=True)
             scenario_file.save(self.known.setup, self.autosave)
-        except FirstlightError as error:
+        except (FirstlightError, OSError) as error:
             self.autosave = None  # said once; a full disk must not nag every second
             if self.is_running:
                 self.say(f"autosave is off: {error}", is_error=True)
@@ -359,7 +397,7 @@ class View(App[None]):
         if self._message_timer is not None:
             self._message_timer.stop()
             self._message_timer = None
-        self.stage.query_one(BottomBar).show(
+        self.panel(BottomBar).show(
             BottomData(keys=_KEYS[self.tab], message=text, is_error=is_error and bool(text))
         )
         if text and not is_error:
@@ -379,7 +417,7 @@ class View(App[None]):
     def show_controls(self) -> None:
         """Draw sliders and the first row."""
         known = self.known
-        self.stage.query_one(Controls).show(
+        self.panel(Controls).show(
             known.setup,
             home=known.home,
             pinned=known.pinned,
@@ -390,7 +428,7 @@ class View(App[None]):
     def show_state(self) -> None:
         """Draw the first row."""
         words, is_final = present.state_words(self.known)
-        self.stage.query_one(TopBar).show(
+        self.panel(TopBar).show(
             TopData(
                 tab=self.tab,
                 summary=present.summary(self.known.setup),
@@ -402,43 +440,43 @@ class View(App[None]):
     def show_answer(self) -> None:
         """Draw what depends on the answer at the point."""
         self.show_state()
-        self.stage.query_one(Headline).show(present.headline(self.known))
+        self.panel(Headline).show(present.headline(self.known))
         found = present.bars(self.known)
         if found is not None:
-            self.stage.query_one(StackedBars).show(found)
-        self.stage.query_one(Why).show(present.why(self.known))
+            self.panel(StackedBars).show(found)
+        self.panel(Why).show(present.why(self.known))
         self.show_chart()
         self.show_compare()
 
     def show_curve(self) -> None:
         """Draw the curves, and the sentence that is read from them."""
         self.show_chart()
-        self.stage.query_one(Headline).show(present.headline(self.known))
+        self.panel(Headline).show(present.headline(self.known))
 
     def show_chart(self) -> None:
         """Draw the curves."""
         if self.tab not in ("explore", "compare"):
             return
         data = present.chart(self.known)
-        for chart in self.stage.query(LineChart):
+        for chart in self.panels(LineChart):
             if chart.size.width:
                 chart.show(data)
 
     def show_compare(self) -> None:
         """Draw A against B."""
         if self.tab == "compare":
-            self.stage.query_one("#differences", Listing).show(present.compare(self.known))
+            self.panel(Listing, "differences").show(present.compare(self.known))
 
     def show_tornado(self) -> None:
         """Draw what moves the metric."""
         found = present.tornado(self.known)
         if found is not None:
-            self.stage.query_one(TornadoChart).show(found)
+            self.panel(TornadoChart).show(found)
 
     def show_map(self) -> None:
         """Draw the map."""
         found = present.heat_map(self.known, self.map_cursor)
-        for heat in self.stage.query(HeatMap):
+        for heat in self.panels(HeatMap):
             if Tier.ANALYTIC not in self.engine.solver.tiers:
                 heat.note = engine.NO_CLOSED_FORM
             if found is not None and heat.size.width:
@@ -447,17 +485,15 @@ class View(App[None]):
     def show_timeline(self) -> None:
         """Draw the timeline."""
         data = present.gantt(self.known, self.window, self.request, self.timeline_design)
-        for chart in self.stage.query(Gantt):
+        for chart in self.panels(Gantt):
             chart.show(data)
 
     def show_claims(self) -> None:
         """Draw the verdicts."""
         signs = self.look.symbols.verdicts
-        self.stage.query_one("#side-claims", Listing).show(present.claims(self.known, -1, signs))
-        self.stage.query_one("#verdicts", Listing).show(
-            present.claims(self.known, self.claim, signs)
-        )
-        self.stage.query_one("#verdict", Listing).show(present.claim_detail(self.known, self.claim))
+        self.panel(Listing, "side-claims").show(present.claims(self.known, -1, signs))
+        self.panel(Listing, "verdicts").show(present.claims(self.known, self.claim, signs))
+        self.panel(Listing, "verdict").show(present.claim_detail(self.known, self.claim))
 
 
 def _is_ansi(theme: Theme) -> bool:

@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _SERVE = """
-import sys
+import os, signal, sys, threading
 from textual_serve.server import Server
+def end_with_parent():
+    sys.stdin.read()
+    os.killpg(0, signal.SIGKILL)
+threading.Thread(target=end_with_parent, daemon=True).start()
 Server(sys.argv[1], host="127.0.0.1", port=int(sys.argv[2]), title="firstlight explore").serve()
 """
 
@@ -26,7 +30,8 @@ def serve(arguments: Sequence[str], *, port: int) -> None:
     """Serve until interrupted, then end the server and every explorer it started.
 
     textual-serve leaves its children running when it ends, so all of them live in one process
-    group of their own, which is ended as a whole.
+    group of their own, which is ended as a whole: here, or by the server itself once the pipe to
+    this process closes, however this process ends.
 
     Args:
         arguments: Arguments of `firstlight explore`.
@@ -42,12 +47,22 @@ def serve(arguments: Sequence[str], *, port: int) -> None:
         raise FirstlightError(msg)
     command = shlex.join([sys.executable, "-m", "firstlight", "explore", *arguments])
     server = subprocess.Popen(  # noqa: S603  # our own interpreter and our own arguments
-        [sys.executable, "-c", _SERVE, command, str(port)], start_new_session=True
+        [sys.executable, "-c", _SERVE, command, str(port)],
+        start_new_session=True,
+        stdin=subprocess.PIPE,
     )
+    for order in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(order, _interrupted)
     try:
         server.wait()
     finally:
         end_group(server.pid)
+        if server.stdin is not None:
+            server.stdin.close()
+
+
+def _interrupted(order: int, _frame: object) -> None:
+    raise SystemExit(128 + order)
 
 
 def end_group(group: int, *, patience_s: float = 2.0) -> None:

@@ -182,12 +182,16 @@ def _read_csv(text: str, *, where: str) -> _Rows:
 def _csv_lines(reader: Any, *, where: str) -> Iterator[tuple[int, list[str]]]:  # noqa: ANN401
     """Every row with its line number; a broken quote is an error of that row."""
     while True:
+        # a quote that is never closed swallows the rest: the row where it was opened is at fault
+        begun = reader.line_num + 1
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            raise TraceError(f"{where}, row {reader.line_num}: {error}") from error
+            open_quote = "unexpected end of data" in str(error)
+            said = "a quote is never closed; allowed: quotes in pairs" if open_quote else error
+            raise TraceError(f"{where}, row {begun}: {said}") from error
         yield reader.line_num, cells
 
 

@@ -6,12 +6,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from firstlight import cost
 from firstlight.errors import InfeasibleError, ModelError, ScenarioError
 from firstlight.evaluate import search
-from firstlight.evaluate.analytic.pool import FEMTO, alone
+from firstlight.evaluate.analytic.pool import alone
 
 if TYPE_CHECKING:
     from firstlight.evaluate.analytic.load import Load
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from firstlight.evaluate.question import Question
     from firstlight.evaluate.search import Budget, DesignPlan
 
-PJ_PER_J = 1e12
 JOINT_FRAC = 1.0
 """Capacity of two pools together over that of the scarcer alone, fitted."""
 
@@ -165,43 +162,36 @@ class _Booked:
 
 def _running(one: Alone, rate: float, *, load: Load, asked: Question) -> _Booked:
     """Return what one server draws, net of cooling, at a load of `rate` requests a second."""
-    made, server, table = one.group, one.group.server, one.group.table
+    made, server, joules = one.unit, one.server, one.unit.joules
     steps = one.steps
     per_replica = rate / made.replicas
     prefill_j = decode_j = linear_j = busy_prefill = busy_decode = step_s = first_s = 0.0
     slowed, size = 1.0, 0.0
     if made.role != "decode":
-        speed = np.maximum.accumulate(steps.tokens / steps.prefill_s)
         asked_tok = per_replica * load.mean_uncached_tok
-        size = max(float(np.interp(asked_tok, speed, steps.tokens)), 1.0)
-        size = min(max(size, load.mean_uncached_tok), float(steps.tokens[-1]))
+        size = max(steps.prefill_size_tok(asked_tok), 1.0)
+        size = min(max(size, load.mean_uncached_tok), steps.most_tok)
         at = round(size)
-        linear_j = load.mean_uncached_tok * float(table.linear_pj[at]) / at / PJ_PER_J
-        pair_j = float(table.prefill_attn_pair_fj[min(at, int(load.mean_uncached_tok) + 1)]) / FEMTO
-        prefill_j = linear_j + load.mean_pairs * pair_j + float(table.head_pj[1]) / PJ_PER_J
-        first_s = float(np.interp(size, steps.tokens, steps.prefill_s))
+        linear_j = load.mean_uncached_tok * joules.linear_j(at) / at
+        pair_j = joules.pair_j(min(at, int(load.mean_uncached_tok) + 1))
+        prefill_j = linear_j + load.mean_pairs * pair_j + joules.head_j()
+        first_s = steps.prefill_time_s(size)
         busy_prefill = asked_tok * first_s / size
         if made.role == "mixed":
             busy_prefill = min(asked_tok * steps.extra_s_per_tok, 0.98)
             # Prompts ride on steps that stream the weights for decode anyhow.
-            ride = int(steps.tokens[-1]) - 64
-            further_j = float(table.linear_pj[ride + 64] - table.linear_pj[64]) / ride / PJ_PER_J
+            ride = int(steps.most_tok) - 64
+            further_j = (joules.linear_j(ride + 64) - joules.linear_j(64)) / ride
             prefill_j += load.mean_uncached_tok * further_j - linear_j
             linear_j = load.mean_uncached_tok * further_j
             slowed = 1.0 / (1.0 - busy_prefill)
     if made.role != "prefill":
-        speed = np.maximum.accumulate(steps.seqs / steps.decode_s)
         wanted = per_replica * load.mean_output_tok * slowed
-        n = max(round(float(np.interp(wanted, speed, steps.seqs))), 1)
-        per_step = (
-            table.linear_pj[min(n, table.max_tok)]
-            + table.head_pj[n]
-            + table.decode_attn_floor_pj[n]
-        )
-        per_step = float(per_step) + float(table.decode_attn_ctx_pj[n]) * n * load.context_tok
-        decode_j = load.mean_output_tok * per_step / n / PJ_PER_J
-        step_s = float(steps.decode_s[n - 1]) * slowed
-        busy_decode = min(wanted * float(steps.decode_s[n - 1]) / n, 1.0 - busy_prefill)
+        n = max(round(steps.decode_seqs(wanted)), 1)
+        alone_s = steps.decode_time_s(n)
+        decode_j = load.mean_output_tok * joules.decode_j(n, load.context_tok) / n
+        step_s = alone_s * slowed
+        busy_decode = min(wanted * alone_s / n, 1.0 - busy_prefill)
     busy = min(busy_prefill + busy_decode, 1.0)
     # Mixed steps are split by the time each part alone would take.
     apart = per_replica * load.mean_uncached_tok * first_s / size if size else 0.0
@@ -252,7 +242,7 @@ def _account(
     prefill_usd_per_s = cost.energy_usd(site.pue * prefill_w, rates=rates)
     peak_w = 0.0
     for pool, n, drawn in zip(pools, numbers, booked, strict=True):
-        server = pool.group.server
+        server = pool.server
         price = 0.0 if server.id in site.sunk else server.price_usd
         provisioned = site.provisioned_w(server.peak_w)
         peak_w += provisioned * n
@@ -269,8 +259,8 @@ def _account(
     tokens = load.mean_input_tok + load.mean_output_tok
     servers: dict[str, int] = {}
     for pool, n in zip(pools, numbers, strict=True):
-        servers[pool.group.server.id] = servers.get(pool.group.server.id, 0) + n
-    roles = [pool.group.role for pool in pools]
+        servers[pool.server.id] = servers.get(pool.server.id, 0) + n
+    roles = [pool.unit.role for pool in pools]
     return Estimate(
         name=plan.name,
         feasible=True,
@@ -300,8 +290,8 @@ def _account(
             role: rate / cells / pool.together(n)
             for role, n, pool in zip(roles, counts, pools, strict=True)
         },
-        tp={pool.group.role: pool.group.tp for pool in pools},
-        chunk_tok={pool.group.role: pool.group.chunk_tok for pool in pools},
+        tp={pool.unit.role: pool.unit.tp for pool in pools},
+        chunk_tok={pool.unit.role: pool.unit.chunk_tok for pool in pools},
         cell=dict(zip(roles, counts, strict=True)),
         cells=cells,
         uncached_tok=load.mean_uncached_tok,

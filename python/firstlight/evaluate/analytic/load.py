@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from firstlight import workload
+from firstlight import _core, workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from firstlight.evaluate.question import Question
@@ -25,7 +24,9 @@ BIN_S = 30.0
 """Time over which the rate of arrivals counts as constant: some answers long."""
 FINE = 30
 """Parts of a bin in which arrivals are counted before they are smoothed."""
-LENGTH_QUANTILES = (0.15, 0.5, 0.75, 0.9, 0.98)
+LENGTH_EDGES = (0.0, 0.2, 0.4, 0.55, 0.7, 0.8, 0.86, 0.9, 0.94, 0.98, 1.0)
+"""Where the requests are cut into kinds by length, finest where a service level decides."""
+LENGTH_QUANTILES = tuple((low + high) / 2 for low, high in pairwise(LENGTH_EDGES))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,8 +45,6 @@ class Load:
         mean_output_tok: Mean answer [tok].
         mean_pairs: Mean query-key pairs of one prompt.
         context_tok: Mean context of a sequence that decodes, long answers weighing more [tok].
-        longest_prompt_tok: Longest prompt [tok].
-        longest_tok: Longest prompt and answer together [tok].
     """
 
     rate_ratio: F64
@@ -59,13 +58,24 @@ class Load:
     mean_output_tok: float
     mean_pairs: float
     context_tok: float
-    longest_prompt_tok: int
-    longest_tok: int
 
-    def pairs(self, uncached_tok: float) -> float:
-        """Return the query-key pairs of a prompt with that many tokens to compute."""
-        behind = self.mean_input_tok / self.mean_uncached_tok - 1.0
-        return uncached_tok * uncached_tok * (behind + 0.5)
+    @cached_property
+    def moments(self) -> _core.Moments:
+        """The same as the compiled formulas take it."""
+        return _core.Moments(
+            rate_ratio=self.rate_ratio,
+            prefill_ratio=self.prefill_ratio,
+            decode_ratio=self.decode_ratio,
+            uncached_tok=self.uncached_tok,
+            uncached_weight=self.uncached_weight,
+            mean_uncached_tok=self.mean_uncached_tok,
+            uncached_cv=self.uncached_cv,
+            mean_input_tok=self.mean_input_tok,
+            mean_output_tok=self.mean_output_tok,
+            mean_pairs=self.mean_pairs,
+            context_tok=self.context_tok,
+            bin_s=BIN_S,
+        )
 
 
 @lru_cache(maxsize=512)
@@ -92,36 +102,43 @@ def load_of(
         max_context_tok: Longest prompt and answer of the model [tok].
         shared_prefix_tok: Tokens all prompts share, present wherever they go [tok].
     """
-    trace = trace_of(name, seed)
-    scaled = workload.scale_lengths(
-        trace, context_tok=context_tok, output_tok=output_tok, max_context_tok=max_context_tok
-    ).trace
-    isl = scaled.isl_tok.astype(np.float64)
-    osl = scaled.osl_tok.astype(np.float64)
-    cached = workload.cached_tok(scaled.isl_tok, cached_frac=cached_frac)
-    uncached = isl - np.maximum(cached, np.minimum(isl - 1.0, shared_prefix_tok))
-    edges = (0.0, *(_middles(LENGTH_QUANTILES)), 1.0)
-    bin_of, bins = _bins(name, seed)
+    known = _lengths_of(
+        name,
+        seed,
+        context_tok=context_tok,
+        output_tok=output_tok,
+        max_context_tok=max_context_tok,
+        correlation_s=correlation_s,
+    )
 
-    def ratio(amount: F64) -> F64:
-        return _rate_ratio(
-            bin_of, amount, bins=bins, length_s=trace.duration_s, correlation_s=correlation_s
-        )
+    def uncached_of(isl_tok: NDArray[np.int64]) -> F64:
+        cached = workload.cached_tok(isl_tok, cached_frac=cached_frac)
+        if shared_prefix_tok:
+            cached = np.maximum(cached, np.minimum(isl_tok - 1, shared_prefix_tok))
+        computed: F64 = (isl_tok - cached).astype(np.float64)
+        return computed
 
+    uncached = uncached_of(known.isl_tok)
+    # Longer prompts have no less to compute, so the order of lengths is that of what is computed.
+    low, high = uncached_of(known.below_tok), uncached_of(known.above_tok)
+    mean_uncached_tok = float(uncached.mean())
+    square = float(np.square(uncached).mean())
+    # Each query sees what is cached and, on average, half of what is computed with it.
+    mean_pairs = (
+        float((uncached * known.isl_tok).mean()) - square + (square + mean_uncached_tok) / 2
+    )
     return Load(
-        rate_ratio=ratio(np.ones_like(isl)),
-        prefill_ratio=ratio(uncached),
-        decode_ratio=ratio(osl),
-        uncached_tok=np.quantile(uncached, LENGTH_QUANTILES),
-        uncached_weight=np.diff(edges),
-        mean_uncached_tok=float(uncached.mean()),
-        uncached_cv=float(uncached.std() / uncached.mean()),
-        mean_input_tok=float(isl.mean()),
-        mean_output_tok=float(osl.mean()),
-        mean_pairs=float((uncached * (isl - uncached) + uncached * (uncached + 1) / 2).mean()),
-        context_tok=float((osl * (isl + osl / 2)).sum() / osl.sum()),
-        longest_prompt_tok=int(isl.max()),
-        longest_tok=int((isl + osl).max()),
+        rate_ratio=known.rate_ratio,
+        prefill_ratio=_ratio(name, seed, uncached, correlation_s=correlation_s),
+        decode_ratio=known.decode_ratio,
+        uncached_tok=low + known.between * (high - low),
+        uncached_weight=np.diff(LENGTH_EDGES),
+        mean_uncached_tok=mean_uncached_tok,
+        uncached_cv=math.sqrt(max(square / mean_uncached_tok**2 - 1.0, 0.0)),
+        mean_input_tok=known.mean_input_tok,
+        mean_output_tok=known.mean_output_tok,
+        mean_pairs=mean_pairs,
+        context_tok=known.context_tok,
     )
 
 
@@ -140,9 +157,91 @@ def load_of_question(asked: Question) -> Load:
     )
 
 
-def _middles(quantiles: tuple[float, ...]) -> Iterator[float]:
-    for low, high in pairwise(quantiles):
-        yield (low + high) / 2
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Lengths:
+    """What of a traffic does not depend on how much of it is cached.
+
+    Attributes:
+        isl_tok: Prompts, (requests,) [tok].
+        below_tok: The prompts next below `LENGTH_QUANTILES`, (quantiles,) [tok].
+        above_tok: Those next above, (quantiles,) [tok].
+        between: How far from the one to the other a quantile lies, (quantiles,).
+        rate_ratio: As in `Load`.
+        decode_ratio: As in `Load`.
+        mean_input_tok: As in `Load`.
+        mean_output_tok: As in `Load`.
+        context_tok: As in `Load`.
+    """
+
+    isl_tok: NDArray[np.int64]
+    below_tok: NDArray[np.int64]
+    above_tok: NDArray[np.int64]
+    between: F64
+    rate_ratio: F64
+    decode_ratio: F64
+    mean_input_tok: float
+    mean_output_tok: float
+    context_tok: float
+
+
+@lru_cache(maxsize=16)
+def _lengths_of(
+    name: str,
+    seed: int,
+    *,
+    context_tok: float | None,
+    output_tok: float | None,
+    max_context_tok: int,
+    correlation_s: float,
+) -> _Lengths:
+    """Return the lengths of a traffic; the last few are kept."""
+    made = _scaled(name, seed, context_tok, output_tok, max_context_tok)
+    scaled = made.trace
+    isl, osl = scaled.isl_tok.astype(np.float64), scaled.osl_tok.astype(np.float64)
+    place = np.array(LENGTH_QUANTILES) * (len(scaled.isl_tok) - 1)
+    below = place.astype(np.intp)
+    above = np.minimum(below + 1, len(scaled.isl_tok) - 1)
+    # Scaling keeps the order of lengths; cutting to the model's context need not.
+    in_order = np.sort(scaled.isl_tok) if made.clipped_frac else scaled.isl_tok[_order(name, seed)]
+    return _Lengths(
+        isl_tok=scaled.isl_tok,
+        below_tok=in_order[below],
+        above_tok=in_order[above],
+        between=place - below,
+        rate_ratio=_rate_ratio(name, seed, correlation_s=correlation_s),
+        decode_ratio=_ratio(name, seed, osl, correlation_s=correlation_s),
+        mean_input_tok=float(isl.mean()),
+        mean_output_tok=float(osl.mean()),
+        context_tok=float((osl * (isl + osl / 2)).sum() / osl.sum()),
+    )
+
+
+def scaled_of(
+    name: str,
+    seed: int,
+    *,
+    context_tok: float | None,
+    output_tok: float | None,
+    max_context_tok: int,
+) -> workload.Trace:
+    """Return a trace with its lengths moved; the last few are kept."""
+    return _scaled(name, seed, context_tok, output_tok, max_context_tok).trace
+
+
+@lru_cache(maxsize=8)
+def _scaled(
+    name: str,
+    seed: int,
+    context_tok: float | None,
+    output_tok: float | None,
+    max_context_tok: int,
+) -> workload.ScaledTrace:
+    return workload.scale_lengths(
+        trace_of(name, seed),
+        context_tok=context_tok,
+        output_tok=output_tok,
+        max_context_tok=max_context_tok,
+    )
 
 
 @lru_cache(maxsize=16)
@@ -160,21 +259,32 @@ def _bins(name: str, seed: int) -> tuple[NDArray[np.intp], int]:
     return np.minimum(place.astype(np.intp), bins - 1), bins
 
 
-def _rate_ratio(
-    bin_of: NDArray[np.intp], amount: F64, *, bins: int, length_s: float, correlation_s: float
-) -> F64:
+@lru_cache(maxsize=16)
+def _order(name: str, seed: int) -> NDArray[np.intp]:
+    """Return the places of a trace's prompts from the shortest to the longest, (requests,)."""
+    return np.argsort(trace_of(name, seed).isl_tok, kind="stable")
+
+
+@lru_cache(maxsize=64)
+def _rate_ratio(name: str, seed: int, *, correlation_s: float) -> F64:
+    """Return the rate of arrivals over its mean by bin."""
+    return _ratio(name, seed, None, correlation_s=correlation_s)
+
+
+def _ratio(name: str, seed: int, amount: F64 | None, *, correlation_s: float) -> F64:
     """Return a rate over its mean by bin, as copies shifted up to `correlation_s` see it.
 
     Args:
-        bin_of: Fine bin of each arrival, (requests,).
-        amount: What each brings: 1, or tokens, (requests,).
-        bins: Number of fine bins.
-        length_s: Length of the trace [s].
+        name: Preset, shipped trace or file.
+        seed: Seed of a drawn preset.
+        amount: What each arrival brings, (requests,); None: 1.
         correlation_s: Largest shift of a copy [s].
     """
+    bin_of, bins = _bins(name, seed)
     fine_s = BIN_S / FINE
     counts = np.bincount(bin_of, weights=amount, minlength=bins)
-    window = max(min(round(min(correlation_s, length_s) / fine_s), bins), 1)
+    longest_s = min(correlation_s, trace_of(name, seed).duration_s)
+    window = max(min(round(longest_s / fine_s), bins), 1)
     around = np.concatenate([counts[bins - window + 1 :], counts])
     total = np.concatenate([[0.0], np.cumsum(around)])
     smooth = (total[window:] - total[:-window]) / window

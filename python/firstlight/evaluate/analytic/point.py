@@ -18,6 +18,7 @@ from firstlight.evaluate import question, servers
 from firstlight.evaluate.analytic import load as traffic
 from firstlight.evaluate.analytic.fleet import Estimate, design_estimate
 from firstlight.optics import EngineSpec
+from firstlight.scenario import overrides, rules
 
 if TYPE_CHECKING:
     from firstlight.evaluate.question import Question
@@ -48,6 +49,7 @@ _WHOLE = frozenset(
     for field in dataclasses.fields(EngineSpec)
     if field.metadata and field.metadata["kind"] is int
 )
+_NOWHERE = rules.Where(file="point")
 KEPT = 64
 """Scenarios with slow changes that are remembered."""
 
@@ -80,6 +82,7 @@ class Point:
             for pool in plan.pools
             if pool.server.engine is not None
         }
+        self._rules: dict[str, tuple[tuple[str, str], rules.Rule]] = {}
         self._others: dict[tuple[tuple[str, object], ...], Point] = {}
 
     def checked(self, changes: Changes) -> None:
@@ -89,6 +92,35 @@ class Point:
             ScenarioError: A field is unknown or a value impossible.
         """
         self.scenario.replace(**dict(changes))
+
+    def possible(self, changes: Changes) -> None:
+        """Check the values of quick fields, each by itself; engines and slow fields check their own.
+
+        Args:
+            changes: New values by field.
+
+        Raises:
+            ScenarioError: A value is impossible.
+        """
+        quick, _ = _sorted(changes)
+        for name, value in quick.items():
+            if name not in _ENGINE:
+                path, rule = self._rule(name)
+                rule.check(value, path=path, where=_NOWHERE)
+
+    def _rule(self, name: str) -> tuple[tuple[str, str], rules.Rule]:
+        if name not in self._rules:
+            for section, fields in rules.SECTIONS.items():
+                if name in fields:
+                    rule = fields[name]
+                    if rule.whole:  # a mean may be any number once it is drawn
+                        rule = dataclasses.replace(rule, whole=False)
+                    self._rules[name] = (section, name), rule
+                    break
+            else:
+                fact = self.scenario.assumption(name).fact
+                self._rules[name] = ("assumptions", name), overrides.rule_of(name, fact)
+        return self._rules[name]
 
     def at(
         self, changes: Changes | None = None, *, only: frozenset[str] | None = None

@@ -27,7 +27,7 @@ class Page(ModalScreen[None]):
     Page Static { height: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,enter,question_mark,f1,c", "dismiss(None)", "back"),
+        Binding("escape,q,enter,question_mark,f1,c", "leave", "back"),
         Binding("j,down", "scroll(1)", "down"),
         Binding("k,up", "scroll(-1)", "up"),
     ]
@@ -47,9 +47,14 @@ class Page(ModalScreen[None]):
         """Scroll the text."""
         self.query_one(VerticalScroll).scroll_relative(y=rows, animate=False)
 
+    def action_leave(self) -> None:
+        """Close; a second click or key that was under way finds it closed."""
+        if self.is_current:
+            self.dismiss(None)
+
     def on_click(self) -> None:
         """Close."""
-        self.dismiss(None)
+        self.action_leave()
 
 
 def help_text(keys: list[tuple[str, str]], control: str, letters: str) -> str:

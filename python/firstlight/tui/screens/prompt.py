@@ -28,7 +28,7 @@ class Prompt(ModalScreen[str | None]):
     Prompt Input { height: 1; border: none; padding: 0 1; background: $surface; }
     Prompt Input:focus { border: none; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "back")]
 
     def __init__(self, label: str, *, text: str, check: Callable[[str], str]) -> None:
         """Ask for a line.
@@ -68,6 +68,15 @@ class Prompt(ModalScreen[str | None]):
         """Take the line when it can be used."""
         said, is_usable = self._say(event.value)
         if is_usable:
-            self.dismiss(event.value)
+            self._leave(event.value)
         else:
             self.query_one("#prompt-said", Static).update(said or "! nothing was typed")
+
+    def action_leave(self) -> None:
+        """Close without a line."""
+        self._leave(None)
+
+    def _leave(self, line: str | None) -> None:
+        # A second key that was under way finds it closed.
+        if self.is_current:
+            self.dismiss(line)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from rich.segment import Segment
 from textual.message import Message
+from textual.strip import Strip
 
 from firstlight.errors import ScenarioError
 from firstlight.tui.canvas import Canvas
-from firstlight.tui.field import FIELDS, GROUPS, Field, Scale
+from firstlight.tui.field import BY_KEY, FIELDS, GROUPS, Field, Scale
 from firstlight.tui.state import DEFAULT, Setup
 from firstlight.tui.symbols import Symbols, plain
 from firstlight.tui.theme import Ink, Theme
@@ -21,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from textual import events
-    from textual.strip import Strip
 
     from firstlight.tui.number import Value
 
@@ -84,52 +86,78 @@ def render(
         symbols: Glyphs.
         data: What to show.
     """
-    canvas = Canvas(width, height, theme.style())
     every = lines(data.folded)
-    for y, line in enumerate(every[data.first : data.first + height]):
-        index = data.first + y
-        if isinstance(line, str):
-            _group(canvas, y, theme, symbols, data, line, is_focused=index == data.selected)
-            continue
-        value = data.setup[line.key]
-        ghost = data.pinned[line.key] if data.pinned else None
-        is_focused = index == data.selected
-        slider.draw(
-            canvas, y, theme, symbols,
-            slider.SliderData(
-                field=line, value=value, is_focused=is_focused,
-                letter=plain(letter(data, line), symbols),
-                ghost=ghost if ghost != value else None,
-                edit=data.edit if is_focused else None, problem=bool(data.problem),
-            ),
-        )  # fmt: skip
-    if data.first > 0:
-        canvas.text(width - 1, 0, "↑" if symbols.half else "^", theme.style(Ink.ACCENT))
-    if data.first + height < len(every):
-        canvas.text(width - 1, height - 1, "↓" if symbols.half else "v", theme.style(Ink.ACCENT))
-    return canvas.strips()
+    shown = [
+        _row(width, theme, symbols, data, data.first + y, line)
+        for y, line in enumerate(every[data.first : data.first + height])
+    ]
+    blank = [Strip.blank(width, theme.style())] * (height - len(shown))
+    ends = (data.first > 0, data.first + height < len(every))
+    arrows = ("↑", "↓") if symbols.half else ("^", "v")
+    for y, is_more, arrow in ((0, ends[0], arrows[0]), (height - 1, ends[1], arrows[1])):
+        if is_more and 0 <= y < len(shown):
+            mark = Strip([Segment(arrow, theme.style(Ink.ACCENT))], 1)
+            shown[y] = Strip.join([shown[y].crop(0, width - 1), mark])
+    return [*shown, *blank]
 
 
-def _group(
-    canvas: Canvas,
-    y: int,
+def _row(
+    width: int, theme: Theme, symbols: Symbols, data: ControlsData, index: int, line: str | Field
+) -> Strip:
+    """Return one line of the column; a press of a key changes one of them, the rest is kept."""
+    is_focused = index == data.selected
+    if isinstance(line, str):
+        inside = [f for f in FIELDS if f.group == line]
+        moved = sum(data.setup[f.key] != data.home[f.key] for f in inside)
+        return _group_row(width, theme, symbols, line, is_focused, line in data.folded, moved)
+    value = data.setup[line.key]
+    ghost = data.pinned[line.key] if data.pinned else None
+    return _slider_row(
+        width, theme, symbols, line.key, value, is_focused, plain(letter(data, line), symbols),
+        ghost if ghost != value else None, data.edit if is_focused else None, bool(data.problem),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _slider_row(
+    width: int,
     theme: Theme,
     symbols: Symbols,
-    data: ControlsData,
+    key: str,
+    value: Value,
+    is_focused: bool,  # noqa: FBT001  # cache keys are positional
+    mark: str,
+    ghost: Value | None,
+    edit: str | None,
+    problem: bool,  # noqa: FBT001
+) -> Strip:
+    data = slider.SliderData(
+        field=BY_KEY[key], value=value, is_focused=is_focused, letter=mark, ghost=ghost, edit=edit,
+        problem=problem,
+    )  # fmt: skip
+    return slider.render(width, 1, theme, symbols, data)[0]
+
+
+@lru_cache(maxsize=64)
+def _group_row(
+    width: int,
+    theme: Theme,
+    symbols: Symbols,
     name: str,
-    *,
-    is_focused: bool,
-) -> None:
+    is_focused: bool,  # noqa: FBT001
+    is_folded: bool,  # noqa: FBT001
+    moved: int,
+) -> Strip:
+    canvas = Canvas(width, 1, theme.style())
     on = Ink.SELECTED if is_focused else Ink.GROUND
-    canvas.fill(0, y, canvas.width, 1, theme.style(on=on))
-    is_folded = name in data.folded
+    canvas.fill(0, 0, width, 1, theme.style(on=on))
     style = theme.style(Ink.ACCENT if is_focused else Ink.DIM, on, bold=True)
-    x = canvas.text(0, y, f"{symbols.fold[0 if is_folded else 1]} {name}", style)
-    inside = [f for f in FIELDS if f.group == name]
-    moved = sum(data.setup[f.key] != data.home[f.key] for f in inside)
+    x = canvas.text(0, 0, f"{symbols.fold[0 if is_folded else 1]} {name}", style)
     if is_folded:
-        said = f"{len(inside)} hidden" + (f", {moved} set" if moved else "")
-        canvas.text(x + 2, y, plain(said, symbols), theme.style(Ink.DIM, on))
+        count = sum(f.group == name for f in FIELDS)
+        said = f"{count} hidden" + (f", {moved} set" if moved else "")
+        canvas.text(x + 2, 0, plain(said, symbols), theme.style(Ink.DIM, on))
+    return canvas.strips()[0]
 
 
 class Controls(Panel, can_focus=True):

@@ -79,21 +79,46 @@ def render(width: int, height: int, theme: Theme, symbols: Symbols, data: GanttD
     axis = Axis(lo=data.start_s, hi=data.end_s, is_log=False)
     _time(canvas, theme, symbols, axis, label, room)
     life = next((one for one in line.lives if one.request == data.request), None)
-    foot = height - (len(_life_rows(life)) if life else 0) - 1
-    y = 2
-    for lane in line.lanes:
-        if y >= foot:
-            more = len(line.lanes) - (y - 2)
-            canvas.text(1, foot - 1, f"+{more + 1} lanes", theme.style(Ink.DIM), width=label - 2)
-            break
-        canvas.text(1, y, lane.name, theme.style(), width=label - 2)
-        _lane(canvas, y, theme, symbols, lane, line, axis, label, room, data.request)
-        canvas.right(width - 1, y, f"{lane.busy_frac * 100:.0f}%", theme.style(Ink.DIM))
-        y += 1
+    foot = height - (len(life.stages) if life else 0) - 1
+    _lanes(canvas, theme, symbols, data, line, axis, label, room, foot)
     if life:
         _life(canvas, theme, symbols, life, axis, label, room, foot)
     _key(canvas, theme, symbols, height - 1)
     return canvas.strips()
+
+
+def _lanes(
+    canvas: Canvas,
+    theme: Theme,
+    symbols: Symbols,
+    data: GanttData,
+    line: Timeline,
+    axis: Axis,
+    label: int,
+    room: int,
+    foot: int,
+) -> None:
+    # Lanes share the room there is; from two rows on the last one parts them.
+    each = min(max((foot - 2) // max(len(line.lanes), 1), 1), 4)
+    rows = max(each - 1, 1)
+    y = 2
+    for index, lane in enumerate(line.lanes):
+        if y >= foot:
+            more = len(line.lanes) - index
+            canvas.text(1, foot - 1, f"+{more + 1} lanes", theme.style(Ink.DIM), width=label - 2)
+            break
+        canvas.text(1, y, lane.name, theme.style(), width=label - 2)
+        for row in range(rows):
+            canvas.fill(label, y + row, room, 1, theme.style(Ink.FAINT), glyph=symbols.grid)
+        if lane.occupancy:
+            _occupancy(canvas, y, rows, theme, symbols, lane, line, axis, label, room)
+        for span in lane.spans:
+            is_lit = span.request == data.request
+            for row in range(rows):
+                _span(canvas, y + row, theme, symbols, span, axis, label, room,
+                      is_lit=is_lit, is_named=row == 0)  # fmt: skip
+        canvas.right(canvas.width - 1, y, f"{lane.busy_frac * 100:.0f}%", theme.style(Ink.DIM))
+        y += each
 
 
 def _time(
@@ -108,25 +133,6 @@ def _time(
             end = x + cells(text) // 2 + 1
 
 
-def _lane(
-    canvas: Canvas,
-    y: int,
-    theme: Theme,
-    symbols: Symbols,
-    lane: Lane,
-    line: Timeline,
-    axis: Axis,
-    label: int,
-    room: int,
-    request: str,
-) -> None:
-    canvas.fill(label, y, room, 1, theme.style(Ink.FAINT), glyph=symbols.grid)
-    if lane.occupancy:
-        _occupancy(canvas, y, theme, symbols, lane, line, axis, label, room)
-    for span in lane.spans:
-        _span(canvas, y, theme, symbols, span, axis, label, room, is_lit=span.request == request)
-
-
 def _span(
     canvas: Canvas,
     y: int,
@@ -138,6 +144,7 @@ def _span(
     room: int,
     *,
     is_lit: bool,
+    is_named: bool = True,
 ) -> None:
     if span.end_s <= axis.lo or span.start_s >= axis.hi:
         return
@@ -152,6 +159,10 @@ def _span(
     canvas.fill(first, y, size, 1, style)
     # Letters only where they can be read as words; narrow spans keep the first cell's letter.
     letter = KINDS[index][1] if symbols.half and not theme.is_mono else span.kind[:1].upper()
+    if not is_named:
+        # Where one ends and the next begins is seen on the first row.
+        canvas.text(first, y, symbols.bar, style, width=size)
+        return
     text = span.request if size >= cells(span.request) + 3 and span.request else ""
     canvas.text(first, y, f"{letter} {text}".strip() if size >= 4 else letter, style, width=size)
 
@@ -159,6 +170,7 @@ def _span(
 def _occupancy(
     canvas: Canvas,
     y: int,
+    rows: int,
     theme: Theme,
     symbols: Symbols,
     lane: Lane,
@@ -167,17 +179,20 @@ def _occupancy(
     label: int,
     room: int,
 ) -> None:
+    """Draw how full a lane is, standing on the last of its rows."""
+    style = theme.part_ink(kind_index(lane.kind))
     times = np.linspace(line.start_s, line.end_s, len(lane.occupancy))
     where = np.linspace(axis.lo, axis.hi, room)
     level = np.interp(where, times, np.array(lane.occupancy))
     for column, share in enumerate(level.tolist()):
-        if share > 0.02:
-            glyph = symbols.levels[min(int(share * 7), 6)]  # the last eighth parts the lanes
-            canvas.text(label + column, y, glyph, theme.part_ink(kind_index("decode")))
-
-
-def _life_rows(life: Life) -> list[Span]:
-    return list(life.stages)
+        if share <= 0.02:
+            continue
+        # In one row the last eighth parts the lanes.
+        height = share * 8 * rows if rows > 1 else min(share * 8, 6.99)
+        for row in range(rows):
+            level = min(int(height - 8 * row), 7) if height - 8 * row > 0 else -1
+            if level >= 0:
+                canvas.text(label + column, y + rows - 1 - row, symbols.levels[level], style)
 
 
 def _life(
@@ -190,13 +205,13 @@ def _life(
     room: int,
     top: int,
 ) -> None:
-    for y, stage in enumerate(_life_rows(life), start=top):
+    for y, stage in enumerate(life.stages, start=top):
         text = f"{life.request}" if y == top else ""
         canvas.text(1, y, text, theme.style(Ink.TITLE), width=label - 2)
         _span(canvas, y, theme, symbols, stage, axis, label, room, is_lit=False)
         said = f"{stage.kind} {written(stage.end_s - stage.start_s, 's')}"
         x = label + int(min(max(axis.position(stage.end_s), 0.0), 1.0) * room) + 1
-        x = min(x, canvas.width - cells(said))
+        x = min(x + 1, canvas.width - cells(said))
         canvas.text(x, y, plain(said, symbols), theme.style(Ink.TEXT))
 
 

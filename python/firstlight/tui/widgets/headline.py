@@ -43,6 +43,7 @@ class HeadlineData:
     selected: Metric = METRICS[0]
     is_stale: bool = False
     note: str = ""
+    short_note: str = ""
 
 
 def rows(height: int) -> list[Metric]:
@@ -77,7 +78,8 @@ def render(
     for y, metric in enumerate(rows(height), start=1):
         _row(canvas, y, theme, symbols, data, metric, columns)
     if height > 2:
-        canvas.text(1, height - 1, plain(data.note, symbols), theme.style(Ink.DIM), width=width - 1)
+        note = data.note if cells(data.note) < width else data.short_note or data.note
+        canvas.text(1, height - 1, plain(note, symbols), theme.style(Ink.DIM), width=width - 1)
     return canvas.strips()
 
 

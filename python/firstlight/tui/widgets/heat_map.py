@@ -326,9 +326,9 @@ def _key(
     dim = theme.style(Ink.DIM)
     low, high = written(shade.lo, data.unit), written(shade.hi, data.unit)
     if data.is_ratio:
-        low, high = f"optics lose ×{1 / shade.lo:.2g}", f"×{shade.hi:.2g} optics win"
+        low, high = f"lose ×{1 / shade.lo:.2g}", f"×{shade.hi:.2g} win"
     x = canvas.text(1, y, plain(low, symbols) + " ", dim)
-    length = min(max(canvas.width - x - cells(high) - 24, 4), 32)
+    length = min(max(canvas.width - x - cells(high) - 35, 4), 32)
     for i in range(length):
         share = (i + 0.5) / length
         if theme.is_mono or not symbols.half:

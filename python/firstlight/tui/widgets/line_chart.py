@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,6 +69,7 @@ class LineChartData:
         points: Each design's number at the cursor, which may differ from its curve: the curve is
             closed form, the point may be simulated.
         is_approximate: Whether the points are not final.
+        void: From which x on no design serves, and why; None where some design always does.
     """
 
     title: str
@@ -82,6 +84,7 @@ class LineChartData:
     y_axis: Axis | None = field(default=None)
     points: tuple[float | None, ...] = ()
     is_approximate: bool = False
+    void: tuple[float, str] | None = None
 
     def point(self, series: Series) -> float:
         """Return a design's number at the cursor, from its curve where nothing better is known."""
@@ -148,6 +151,7 @@ def render(
     for x in breaks:
         column = frame.column(data.x_axis, x)
         canvas.fill(column, 1, 1, frame.height, theme.style(Ink.ACCENT), glyph=symbols.dash)
+    _void(canvas, theme, symbols, frame, data)
     _curves(canvas, theme, symbols, frame, data)
     _marks(canvas, theme, symbols, frame, data, curves)
     _x_labels(canvas, theme, symbols, frame, data, breaks, bottom)
@@ -240,6 +244,23 @@ def _cursor_line(
     canvas.fill(column, frame.top, 1, frame.height, theme.style(Ink.DIM), glyph=symbols.bar)
 
 
+def _void(
+    canvas: Canvas, theme: Theme, symbols: Symbols, frame: _Frame, data: LineChartData
+) -> None:
+    """Say why there is nothing, where there is nothing."""
+    if data.void is None:
+        return
+    first = frame.column(data.x_axis, data.void[0]) + 3
+    room = frame.left + frame.width - first
+    lines = wrapped(plain(data.void[1], symbols), min(room, 44)) if room >= 18 else []
+    if not 0 < len(lines) <= frame.height - 2:
+        return
+    top = frame.top + (frame.height - len(lines)) // 2
+    style = theme.style(Ink.WARN if not data.is_stale else Ink.FAINT)
+    for y, line in enumerate(lines, start=top):
+        canvas.text(first, y, line, style)
+
+
 def sampled(xs: Floats, ys: Floats, axis: Axis, y_axis: Axis, columns: int) -> Floats:
     """Return the vertical position of a curve in each column, nan where it has no value.
 
@@ -300,20 +321,30 @@ def masks(grid: npt.NDArray[np.bool_], symbols: Symbols) -> npt.NDArray[np.int64
     return found
 
 
-def _curves(
-    canvas: Canvas, theme: Theme, symbols: Symbols, frame: _Frame, data: LineChartData
-) -> None:
-    wide, high = frame.width * symbols.dot_columns, frame.height * symbols.dot_rows
-    thickness = 2 if symbols.name == "braille" and frame.height >= 12 else 1
-    layers = sorted(data.series, key=lambda s: not s.is_ghost)
-    if not layers:
-        return
+@lru_cache(maxsize=4)
+def _raster(
+    layers: tuple[Series, ...],
+    x_axis: Axis,
+    y_axis: Axis,
+    size: tuple[int, int],
+    thickness: int,
+    symbols: Symbols,
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]:
+    """Return the glyph of each cell and the curve it belongs to; the same while no curve moves.
+
+    Args:
+        layers: Curves, the lowest first.
+        x_axis: Horizontal scale.
+        y_axis: Vertical scale.
+        size: Dots across and down.
+        thickness: Dots across a line.
+        symbols: Glyphs.
+    """
     count = symbols.dot_rows * symbols.dot_columns
     found, lit = [], []
-    shaded = np.full((frame.height, frame.width), -1, np.int32)
-    for i, s in enumerate(layers):
-        line = sampled(s.xs, s.ys, data.x_axis, frame.y_axis, wide)
-        grid = dots(line, high, thickness=1 if s.is_ghost else thickness)
+    for s in layers:
+        line = sampled(s.xs, s.ys, x_axis, y_axis, size[0])
+        grid = dots(line, size[1], thickness=1 if s.is_ghost else thickness)
         if s.is_ghost:
             grid[:, 1::3] = False
             grid[:, 2::3] = False
@@ -322,14 +353,30 @@ def _curves(
         dots_in = sum((mask >> bit) & 1 for bit in range(count))
         # A ghost never takes a cell from a live curve, and no curve takes one it does not touch.
         lit.append(np.where(mask == 0, -1000, dots_in - (100 if s.is_ghost else 0)))
-        inside = _band(canvas, theme, symbols, frame, data, s)
-        if inside is not None:
-            shaded[inside] = i
     # Curves that share a cell share its dots: the last one drawn must not cut the others.
     owner = np.stack(lit).argmax(axis=0).astype(np.int32)
     joined = np.bitwise_or.reduce(np.stack(found))
     codes = symbols.glyphs()[joined]
     codes[joined == 0] = 0
+    return codes, owner
+
+
+def _curves(
+    canvas: Canvas, theme: Theme, symbols: Symbols, frame: _Frame, data: LineChartData
+) -> None:
+    wide, high = frame.width * symbols.dot_columns, frame.height * symbols.dot_rows
+    thickness = 2 if symbols.name == "braille" and frame.height >= 12 else 1
+    layers = sorted(data.series, key=lambda s: not s.is_ghost)
+    if not layers:
+        return
+    shaded = np.full((frame.height, frame.width), -1, np.int32)
+    for i, s in enumerate(layers):
+        inside = _band(canvas, theme, symbols, frame, data, s)
+        if inside is not None:
+            shaded[inside] = i
+    codes, owner = _raster(
+        tuple(layers), data.x_axis, frame.y_axis, (wide, high), thickness, symbols
+    )
     styles = [_line_style(theme, data, s, None) for s in layers]
     for ground in layers:
         styles += [_line_style(theme, data, s, ground) for s in layers]
@@ -418,7 +465,7 @@ def _winners(
     lines = np.stack([sampled(s.xs, s.ys, data.x_axis, frame.y_axis, frame.width) for s in curves])
     worst = -np.inf if data.is_more_better else np.inf
     filled = np.where(np.isnan(lines), worst, lines)
-    best = filled.argmax(axis=0) if data.is_more_better else filled.argmin(axis=0)
+    best = _steady(filled if data.is_more_better else -filled, 1.0 / (2 * frame.height))
     known: npt.NDArray[np.bool_] = np.any(np.isfinite(filled), axis=0, keepdims=True)[0]
     y = frame.top + frame.height
     breaks: list[float] = []
@@ -436,12 +483,40 @@ def _winners(
         if column < frame.width and known[start] and known[column]:
             before, after = curves[int(best[start])], curves[int(best[column])]
             span = ((column - 1) / (frame.width - 1), column / (frame.width - 1))
-            breaks.append(_meeting(before, after, data.x_axis, span))
+            served = before.xs[np.isfinite(before.ys)]
+            ends = np.isnan(lines[int(best[start]), column])
+            breaks.append(float(served[-1]) if ends else _meeting(before, after, data.x_axis, span))
         start = column
     canvas.right(frame.left - 1, y, "best", theme.style(Ink.DIM), width=max(frame.left - 1, 0))
     return breaks
 
 
+def _steady(lines: Floats, least: float) -> npt.NDArray[np.intp]:
+    """Return the highest line in each column; another one only once it is seen to be higher.
+
+    Args:
+        lines: (curves, columns) heights.
+        least: Height that is seen.
+    """
+    best: npt.NDArray[np.intp] = lines.argmax(axis=0)
+    for column in range(1, best.size):
+        old, new = best[column - 1], best[column]
+        with np.errstate(invalid="ignore"):  # neither has a value here
+            is_seen = lines[new, column] - lines[old, column] >= least
+        if not is_seen:
+            best[column] = old
+            continue
+        # It took over where the two crossed, not where that began to be seen.
+        first = column
+        while (
+            first > 0 and best[first - 1] == old and lines[new, first - 1] > lines[old, first - 1]
+        ):
+            first -= 1
+        best[first:column] = new
+    return best
+
+
+@lru_cache(maxsize=64)
 def _meeting(a: Series, b: Series, axis: Axis, span: tuple[float, float]) -> float:
     """Return where two curves meet between two positions on the axis."""
     low, high = span

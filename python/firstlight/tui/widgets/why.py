@@ -64,7 +64,11 @@ def render(width: int, height: int, theme: Theme, symbols: Symbols, data: WhyDat
     text = plain(f"bound by {first.resource} ({first.pool})", symbols)
     canvas.text(5, 0, text, strong, width=max(width - 5, 0))
     y = 1
-    gains = design.binding[: max(height - 1 - (2 if height > 4 and data.warning else 0), 0)]
+    notes = wrapped(plain(data.warning, symbols), max(width - 2, 1)) if data.warning else []
+    # A sentence is shown whole or not at all; where to read it takes one row.
+    is_whole = len(notes) <= height - 1 - len(design.binding)
+    taken = len(notes) if is_whole else int(height > 4)
+    gains = design.binding[: max(height - 1 - taken, 0)]
     label = max((cells(f"+5% {g.resource}") for g in gains), default=0)
     label = min(label + 2, max(width - (16 if width >= 38 else 8), 1))
     longest = max((abs(g.gain) for g in gains), default=0.0)
@@ -77,8 +81,12 @@ def render(width: int, height: int, theme: Theme, symbols: Symbols, data: WhyDat
             size = round(abs(gain.gain) / longest * room)
             canvas.fill(label + 1, y, size, 1, dim, glyph=symbols.line)
         y += 1
-    if data.warning and y < height:
+    if is_whole and y < height:
         _lines(canvas, y, plain(data.warning, symbols), theme.style(Ink.WARN), 1)
+    elif data.warning and height > 4:
+        canvas.text(
+            1, y, plain("c  reads the answer and its sources", symbols), dim, width=width - 1
+        )
     return canvas.strips()
 
 
