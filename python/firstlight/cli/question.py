@@ -37,6 +37,9 @@ def asked(path: str | None, *, settings: tuple[str, ...], seed: int | None) -> S
     if path is not None and scenario.assumptions:
         _check_engines(scenario, Path(path))
     changes = dict(_split(setting) for setting in settings)
+    if changes and "name" not in changes:
+        # What a person gave is no longer what the file's name says.
+        changes["name"] = f"{scenario.name}, with {', '.join(s.strip() for s in settings)}"
     if seed is not None:
         changes["seed"] = seed
     return scenario.replace(**changes) if changes else scenario

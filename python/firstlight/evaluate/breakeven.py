@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from firstlight.evaluate import capacity
 from firstlight.evaluate.answer import BreakEven
 from firstlight.evaluate.cell import Cell, Group, group
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from firstlight.evaluate.search import Budget
     from firstlight.evaluate.servers import Server
 
+TRIED = 7
+"""Values from today's to the best end that are tried for one at which light wins."""
 STEPS = 18
 """Halvings of a factor of 10^5: the last bracket is narrower than 0.01 %."""
 
@@ -79,24 +83,32 @@ def solve(
         )
 
     best, worst = (high, low) if rising else (low, high)
-    value: float | None
-    if not wins(best):
-        value, note = None, f"the optical design loses even at {best:g} {unit}"
-    elif wins(worst):
-        value, note = worst, f"the optical design wins over all of {low:g} to {high:g} {unit}"
+    # More of a field may be worse again (a faster clock draws more power), so a value that wins is
+    # looked for from today's on, and the turn on its worse side.
+    tried = [worst]
+    good = None
+    for value in np.geomspace(min(max(today, low), high), best, TRIED):
+        if wins(float(value)):
+            good = float(value)
+            break
+        tried.append(float(value))
+    if good is None:
+        turn, note = None, f"the optical design loses from {today:g} to {best:g} {unit}"
+    elif len(tried) == 1 and wins(worst):
+        turn, note = worst, f"the optical design wins from {worst:g} to {good:g} {unit}"
     else:
-        good, bad = best, worst
+        bad = tried[-1]
         for _ in range(STEPS):
             middle = math.sqrt(good * bad)
             if wins(middle):
                 good = middle
             else:
                 bad = middle
-        value, note = good, "equal goodput per watt of the better GPU design, pools apart"
+        turn, note = good, "equal goodput per watt of the better GPU design, pools apart"
     return BreakEven(
         field=field,
         unit=unit,
-        value=value,
+        value=turn,
         today=today,
         wins="above" if rising else "below",
         note=note,
