@@ -34,11 +34,11 @@ impl PyMoments {
         bin_s: f64,
     ) -> PyResult<Self> {
         let traffic = Traffic {
-            rate_ratio: column(rate_ratio),
-            prefill_ratio: column(prefill_ratio),
-            decode_ratio: column(decode_ratio),
-            uncached_tok: column(uncached_tok),
-            uncached_weight: column(uncached_weight),
+            rate_ratio: column(&rate_ratio),
+            prefill_ratio: column(&prefill_ratio),
+            decode_ratio: column(&decode_ratio),
+            uncached_tok: column(&uncached_tok),
+            uncached_weight: column(&uncached_weight),
             mean_uncached_tok,
             uncached_cv,
             mean_input_tok,
@@ -188,7 +188,6 @@ impl PyAlone {
 }
 
 /// Copies an array, wherever its elements lie.
-#[expect(clippy::needless_pass_by_value, reason = "PyO3 hands arguments over by value")]
-fn column(array: PyReadonlyArray1<'_, f64>) -> Vec<f64> {
+fn column(array: &PyReadonlyArray1<'_, f64>) -> Vec<f64> {
     array.as_array().iter().copied().collect()
 }
