@@ -30,7 +30,8 @@ SECONDS = float(os.environ.get("FIRSTLIGHT_SOAK_S", "20"))
 NEVER = {"quit", "export", "save", "open"}
 
 
-MOST_BYTES = 150e6
+MOST_BYTES = 200e6
+"""After every model, server and tab was visited; the first answers take three quarters of it."""
 
 
 def resident_bytes(pid="self"):

@@ -249,7 +249,7 @@ def _optical(server: Server, *, role: Role, chunk_tok: int, serving: Serving, co
     )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=24)
 def _table(device: str, tp: int, serving: Serving) -> StepTable:
     return roofline.step_table(
         serving.shape,

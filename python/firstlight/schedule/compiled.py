@@ -132,7 +132,7 @@ def _u64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return np.ascontiguousarray(values, dtype=np.uint64)
 
 
-MOST_KEPT = 24
+MOST_KEPT = 20
 """Tables whose compiled copy is kept; a copy takes up to half a megabyte."""
 _KEPT: dict[int, tuple[StepTable, _core.StepTable]] = {}
 _LOCK = threading.Lock()

@@ -44,7 +44,7 @@ MOST_REQUESTS = 4_000
 """Requests that one design is shown; a millisecond or two."""
 WARM_UP_S = 12.0
 """First part, not counted: the cell fills up in the time of an answer or two [s]."""
-KEPT_RUNS = 24
+KEPT_RUNS = 12
 """Simulated loads that are remembered: neither prices nor watts change what a cell does."""
 LATE_ENOUGH = 0.02
 """Shortfall that is worth a second look: it moves the load by half a per cent."""
@@ -228,7 +228,7 @@ def _arrivals(name: str, seed: int, *, correlation_s: float, request_per_s: floa
     return _rows(name, seed, copies=copies, correlation_s=correlation_s, period_s=period_s)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=20)
 def _rows(
     name: str, seed: int, *, copies: int, correlation_s: float, period_s: float
 ) -> Superposed:
@@ -244,7 +244,7 @@ def _rows(
     )
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=6)
 def _requests(
     rows: Superposed,
     name: str,

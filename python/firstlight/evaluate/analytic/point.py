@@ -50,7 +50,7 @@ _WHOLE = frozenset(
     if field.metadata and field.metadata["kind"] is int
 )
 _NOWHERE = rules.Where(file="point")
-KEPT = 64
+KEPT = 16
 """Scenarios with slow changes that are remembered."""
 
 

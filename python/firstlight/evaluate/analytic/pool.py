@@ -118,7 +118,7 @@ def alone(pool: PoolPlan, *, serving: Serving, load: Load, slo: Slo) -> Alone:
     return replace(best, server=pool.server)
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=1024)
 def _alone(key: _Key, *, serving: Serving, load: Load, slo: Slo) -> Alone:
     pool = key.pool
 

@@ -66,7 +66,7 @@ def render(width: int, height: int, theme: Theme, symbols: Symbols, data: WhyDat
     y = 1
     notes = wrapped(plain(data.warning, symbols), max(width - 2, 1)) if data.warning else []
     # A sentence is shown whole or not at all; where to read it takes one row.
-    is_whole = len(notes) <= height - 1 - len(design.binding)
+    is_whole = len(notes) <= max(height - 1 - len(design.binding), 2 if height > 4 else 0)
     taken = len(notes) if is_whole else int(height > 4)
     gains = design.binding[: max(height - 1 - taken, 0)]
     label = max((cells(f"+5% {g.resource}") for g in gains), default=0)
