@@ -21,9 +21,9 @@ use crate::rng::counter;
 
 /// Largest predicted error of the grouped light, rms over columns.
 ///
-/// The mean magnitude of a normal error is 0.8 of its rms, here 1.64 %. The rest up to 2 % is for
+/// The mean magnitude of a normal error is 0.8 of its rms, here 1.6 %. The rest up to 2 % is for
 /// pixels that depend on each other in more than [`RANK`] ways.
-const LIMIT: f32 = 0.0205;
+const LIMIT: f32 = 0.02;
 
 /// Directions in which the pixels of different inputs are taken to depend on each other.
 const RANK: usize = 4;
@@ -38,7 +38,7 @@ const SAMPLE: usize = 1024;
 const ATTEMPTS: usize = 8;
 
 /// Relative variance of the columns' light up to which it counts as even.
-const EVEN: f64 = 0.02;
+const EVEN: f64 = 0.03;
 
 /// Share of the inputs that may stand out before all are summed one by one.
 const MOST: f64 = 0.5;
@@ -285,19 +285,19 @@ impl Work for Splitting<'_> {
             let is_even = apart < EVEN * total * total;
             let limit = if is_even { limit } else { limit.min((f64::from(LIMIT) * group).powi(2)) };
             if error <= limit {
-                return self.list(level, least, first);
+                return self.list(level, least, first, limit);
             }
             budget *= (0.9 * limit / error).min(0.9);
             all.weigh(sent, level, beyond, weights);
         }
-        self.list(0.0, 0.0, first)
+        self.list(0.0, 0.0, first, limit)
     }
 }
 
 impl Splitting<'_> {
     /// Lists the inputs whose weight is `least` or more; all of them when they are too many.
     #[inline(always)]
-    fn list(self, level: f32, least: f32, first: usize) -> Split {
+    fn list(self, level: f32, least: f32, first: usize, limit: f64) -> Split {
         let count = self.grouping.inputs;
         let Outstanding { inputs, excess, weights, .. } = &mut *self.out;
         let weights = &weights.as_flattened()[..count];
@@ -318,7 +318,11 @@ impl Splitting<'_> {
             find(0.0, inputs);
         }
         let level = if is_whole { 0.0 } else { level };
-        let step = if is_whole { 1 } else { self.grouping.step };
+        // Coarse steps only where the half unit they lose is little beside what the group may lose.
+        let whole = self.grouping.whole.as_flattened();
+        let listed: f64 = inputs[first..].iter().map(|i| f64::from(whole[*i as usize])).sum();
+        let is_coarse = !is_whole && 0.5 * listed < 0.05 * limit;
+        let step = if is_coarse { self.grouping.step } else { 1 };
         let shift = u32::from(step > 1);
         #[expect(clippy::cast_possible_truncation, reason = "at most 127")]
         let whole_level = (level + 0.5) as i16;
