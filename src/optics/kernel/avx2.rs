@@ -15,7 +15,7 @@ use std::arch::x86_64::{
     _mm256_storeu_si256, _mm256_unpackhi_epi8, _mm256_unpacklo_epi8,
 };
 
-use super::{Few, Out, PANEL, Rows, Work, scalar};
+use super::{Few, Out, PANEL, Rows, Work, lines, scalar};
 
 /// Proof that this machine has AVX2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -271,20 +271,6 @@ fn finished<const ROWS: usize>(
 
 /// Bytes of 16 columns in one group of a panel.
 const HALF: usize = 64;
-
-/// Returns where `ROWS` rows of at least `length` elements start.
-#[inline]
-fn lines<T: Copy, const ROWS: usize>(
-    x: Rows<'_, T>,
-    row: usize,
-    length: usize,
-) -> [*const u8; ROWS] {
-    let mut starts = [std::ptr::null(); ROWS];
-    for (r, start) in starts.iter_mut().enumerate() {
-        *start = x.data[(row + r) * x.stride..][..length].as_ptr().cast();
-    }
-    starts
-}
 
 /// Repeats the four bytes at `at` over a register.
 ///

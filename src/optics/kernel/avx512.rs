@@ -11,7 +11,7 @@ use std::arch::x86_64::{
 };
 
 use super::avx2::Avx2;
-use super::{Out, PANEL, Rows, Work, scalar};
+use super::{Out, PANEL, Rows, Work, lines, scalar};
 
 /// Proof that this machine has AVX-512 with VNNI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,20 +144,6 @@ fn rows16<const ROWS: usize>(
     for (r, pair) in sums.iter().enumerate() {
         store(pair, &mut out[(row + r) * ldo..][..PANEL]);
     }
-}
-
-/// Returns where `ROWS` rows of at least `length` elements start.
-#[inline]
-fn lines<T: Copy, const ROWS: usize>(
-    x: Rows<'_, T>,
-    row: usize,
-    length: usize,
-) -> [*const u8; ROWS] {
-    let mut starts = [std::ptr::null(); ROWS];
-    for (r, start) in starts.iter_mut().enumerate() {
-        *start = x.data[(row + r) * x.stride..][..length].as_ptr().cast();
-    }
-    starts
 }
 
 /// Repeats the four bytes at `at` over a register.

@@ -249,3 +249,18 @@ fn fold_depth(x_max: i32, w_max: i32) -> usize {
         _ => 8,
     }
 }
+
+/// Returns where `ROWS` rows of at least `length` elements start.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn lines<T: Copy, const ROWS: usize>(
+    x: Rows<'_, T>,
+    row: usize,
+    length: usize,
+) -> [*const u8; ROWS] {
+    let mut starts = [std::ptr::null(); ROWS];
+    for (r, start) in starts.iter_mut().enumerate() {
+        *start = x.data[(row + r) * x.stride..][..length].as_ptr().cast();
+    }
+    starts
+}
