@@ -243,7 +243,7 @@ impl Outstanding {
 impl Grouping {
     /// Splits one vector; `light` holds what its inputs send, 0 to 127.
     pub(crate) fn split(&self, isa: Isa, light: &[u8], out: &mut Outstanding) -> Split {
-        isa.run(Splitting { grouping: self, light, out })
+        isa.run_in_eights(Splitting { grouping: self, light, out })
     }
 }
 

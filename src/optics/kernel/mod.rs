@@ -183,6 +183,18 @@ impl Isa {
     }
 }
 
+impl Isa {
+    /// Runs `work` in registers of eight at most, where wider ones were measured to be slower.
+    #[inline(always)]
+    pub(crate) fn run_in_eights<W: Work>(self, work: W) -> W::Output {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(isa) => isa.narrower().run(work),
+            _ => self.run(work),
+        }
+    }
+}
+
 /// A loop over arrays that [`Isa::run`] compiles once for each instruction set.
 ///
 /// `call` must be `#[inline(always)]`, or it keeps the baseline's registers.
