@@ -4,6 +4,7 @@
 the CPU); `pytest benches/bench_emulator.py` tracks the same cases with pytest-benchmark.
 
 NumPy must run as its users run it: OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE unset, one thread.
+`--like-for-like` holds both to AVX2 on a machine that has more.
 """
 
 import argparse
@@ -15,6 +16,8 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
     if name in os.environ:
         sys.exit(f"{name} is set: NumPy would not run its own kernel; unset it")
+if "--like-for-like" in sys.argv:
+    os.environ |= {"OPENBLAS_CORETYPE": "Haswell", "FIRSTLIGHT_ISA": "avx2"}
 
 import numpy as np  # the environment is read when it loads
 import pytest
@@ -142,6 +145,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shape", choices=SHAPES, action="append", help="default: all")
     parser.add_argument("--pairs", type=int, default=12)
+    parser.add_argument("--like-for-like", action="store_true", help="both with AVX2")
     parser.add_argument("--threads", action="store_true", help="only two threads against one")
     given = parser.parse_args()
     if given.threads:

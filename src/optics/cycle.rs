@@ -102,6 +102,8 @@ pub(crate) struct Circuit {
 pub(crate) enum LightSums<'a, S> {
     /// Summed beside the signal.
     Summed(&'a [S]),
+    /// A level times the columns' transmissions, and what a few inputs send beyond it.
+    Grouped { open: &'a [f32], level: f32, unit: f32, few: Option<&'a [S]> },
     /// The signal is the light.
     Signal,
 }
@@ -212,6 +214,24 @@ impl<R: Real, S: Sum<R>> Reading<'_, R, S> {
                 for i in 0..n {
                     let carried = sums[i].real(S::default()) * (row_unit * unit[i]);
                     light[i] = carried + lit * dark[i];
+                }
+            }
+            LightSums::Grouped { open, level, unit, few } => {
+                let (open, gain, dark) = (&open[..n], &c.light[..n], &c.dark[..n]);
+                let (row_unit, lit) = (v.light * v.drift, v.lit * v.drift);
+                let (level, unit) = (R::of_f32(level), R::of_f32(unit));
+                if let Some(few) = few {
+                    let few = &few[..n];
+                    for i in 0..n {
+                        let beyond = few[i].real(S::default()) * unit;
+                        let carried = (level * R::of_f32(open[i]) + beyond) * (row_unit * gain[i]);
+                        light[i] = carried.or_more(R::default()) + lit * dark[i];
+                    }
+                } else {
+                    let level = level * row_unit;
+                    for i in 0..n {
+                        light[i] = level * R::of_f32(open[i]) * gain[i] + lit * dark[i];
+                    }
                 }
             }
             LightSums::Signal => {
@@ -398,7 +418,7 @@ impl<R: Real, S: Sum<R>> Reading<'_, R, S> {
         let y = &mut y[..n];
         let read = |i: usize| {
             let lit = signal[i] * gain;
-            if NOISY { lit + deviation[i] * R::normal(normals[i]) } else { lit }
+            if NOISY { lit + deviation[i] * R::of_f32(normals[i]) } else { lit }
         };
         let known = |i: usize| if KNOWN { bias[i] - v.known_light * scale[i] } else { bias[i] };
         let Some([low, high]) = self.circuit.codes else {

@@ -7,6 +7,7 @@ use crate::optics::cycle::Columns;
 use crate::optics::encode::Reading;
 use crate::optics::kernel::{Isa, Out, PackedF32, Work};
 use crate::optics::layer::{Layer, LightMask, SignalMask, Tile};
+use crate::optics::light::{Grouping, Split};
 use crate::optics::real::{Real, Sum};
 
 /// Vectors of one tile as the converters left them.
@@ -102,8 +103,6 @@ pub(crate) struct Totals {
     pub(crate) signal_unit: f64,
     /// Unit of the light sum, unit of the mask not included.
     pub(crate) light_unit: f64,
-    /// Whether light is summed input by input.
-    pub(crate) is_uneven: bool,
 }
 
 /// The precision of a path.
@@ -124,7 +123,11 @@ pub(crate) trait Lane: Default + Send {
     fn totals(&self) -> &[Totals];
     /// Sums the signal of a panel.
     fn sum_signal(&self, isa: Isa, mask: &SignalMask, panel: usize, out: Out<'_, Self::S>);
-    /// Sums the light of a panel.
+    /// Splits every vector sent last in a group and what stands out of it.
+    fn split_light(&mut self, layer: &Layer, grouping: &Grouping);
+    /// How the light of a vector was split.
+    fn light_split(&self, row: usize) -> Split;
+    /// Sums the light of a panel, or that of the inputs that stand out.
     fn sum_light(&mut self, isa: Isa, mask: &LightMask, panel: usize, out: Out<'_, Self::S>);
     /// Sums the pixels' own noise of a panel.
     fn sum_noise(&mut self, isa: Isa, mask: &PackedF32, panel: usize, out: Out<'_, Self::S>);

@@ -5,6 +5,7 @@ use crate::optics::encode::{Operand, Reading};
 use crate::optics::kernel::{Isa, Out, PackedF32, Rows};
 use crate::optics::lane::{Lane, Sent, Totals};
 use crate::optics::layer::{Layer, LightMask, SignalMask, Tables, Tile};
+use crate::optics::light::{Grouping, Split};
 use crate::optics::real::Real;
 use crate::optics::spec::PixelNoise;
 
@@ -106,6 +107,14 @@ impl Lane for RealLane {
             panel,
             out,
         );
+    }
+
+    fn split_light(&mut self, _: &Layer, _: &Grouping) {
+        unreachable!("Invariant: the real path sums all light")
+    }
+
+    fn light_split(&self, _: usize) -> Split {
+        unreachable!("Invariant: the real path sums all light")
     }
 
     fn sum_light(&mut self, isa: Isa, mask: &LightMask, panel: usize, out: Out<'_, f64>) {

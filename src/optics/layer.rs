@@ -8,13 +8,14 @@ use crate::optics::convert::{Adc, nearest_even};
 use crate::optics::cycle::{Circuit, Columns};
 use crate::optics::encode::{Encoding, Operand, Polarity, Reading, readings, slices};
 use crate::optics::kernel::{Isa, Packed8, Packed16, PackedF32};
+use crate::optics::light::{Grouping, LEAST_INPUTS, PackedLight, Sample};
 use crate::optics::noise::Noise;
-use crate::optics::plan::{Path, harmonic_peak, plan};
+use crate::optics::plan::{Path, normal_over_peak, plan};
 use crate::optics::real::Real;
 use crate::optics::scales::Scales;
 use crate::optics::spec::{PixelNoise, Spec, Variance};
 use crate::optics::tile::{TileSplit, edges};
-use crate::optics::write::Part;
+use crate::optics::write::{Part, is_light_fine};
 
 /// Most weights of one matrix: beyond it an allocation is refused before it is tried.
 const MAX_WEIGHTS: usize = 1 << 31;
@@ -32,8 +33,10 @@ pub(crate) enum SignalMask {
 pub(crate) enum LightMask {
     /// Nobody asks.
     None,
-    /// Input by input, and summed over groups of four with the unit of that.
-    Integer { exact: Packed8, unit: f64, grouped: Option<(Packed8, f64)>, unevenness: f64 },
+    /// Summed input by input.
+    Exact { mask: Packed8, unit: f64 },
+    /// What each column's pixels pass together, and the pixels for inputs that stand out.
+    Grouped { open: Vec<f32>, mask: PackedLight, unit: f64 },
     /// Real.
     Real(PackedF32),
 }
@@ -92,8 +95,8 @@ pub struct Layer {
     pub(crate) tiles: Vec<Tile>,
     pub(crate) circuits: Vec<Circuit>,
     pub(crate) mean_light: f64,
-    /// Standard deviation of a column's transmissions over their mean.
-    pub(crate) unevenness: f64,
+    /// By K-tile and weight slice: what the columns have in common, where light is grouped.
+    pub(crate) groupings: Vec<Vec<Grouping>>,
 }
 
 impl Layer {
@@ -110,7 +113,7 @@ impl Layer {
         let scales = Scales::new(w, n, k, &spec, &k_edges);
         let width = k_edges.windows(2).map(|e| e[1] - e[0]).max().unwrap_or(1);
         let (path, reason) = plan(&spec, scales.largest_column_sum(w, k), width);
-        let crest = 1.0 / harmonic_peak(width);
+        let [mean_input, rms_input] = normal_over_peak(width);
         let readings = readings(&spec);
         let mut layer = Self {
             k,
@@ -119,19 +122,21 @@ impl Layer {
             reason,
             isa,
             readings,
-            mean_input: (2.0 / std::f64::consts::PI).sqrt() * crest,
-            rms_input: crest,
+            mean_input,
+            rms_input,
             electrons: f64::INFINITY,
             k_edges,
             n_edges,
             tiles: Vec::new(),
             circuits: Vec::new(),
             mean_light: 0.0,
-            unevenness: 0.0,
+            groupings: Vec::new(),
             spec,
         };
         let mut transmission = 0.0;
         for (kt, k_edge) in layer.k_edges.windows(2).enumerate() {
+            let is_fine = is_light_fine(&layer.spec);
+            let mut samples = layer.light_samples(k_edge[1] - k_edge[0]);
             for n_edge in layer.n_edges.windows(2) {
                 let part = Part {
                     layer: &layer,
@@ -141,16 +146,12 @@ impl Layer {
                     inputs: k_edge[0]..k_edge[1],
                     outputs: n_edge[0]..n_edge[1],
                 };
-                let (tile, open) = part.tile();
+                let (tile, open) = part.tile(&mut samples);
                 transmission += open;
                 layer.tiles.push(tile);
             }
+            layer.groupings.push(samples.into_iter().map(|s| s.grouping(isa, is_fine)).collect());
         }
-        let uneven = layer.tiles.iter().flat_map(|tile| &tile.light).map(|light| match light {
-            LightMask::Integer { unevenness, .. } => *unevenness,
-            _ => 0.0,
-        });
-        layer.unevenness = uneven.fold(0.0, f64::max).sqrt();
         layer.mean_light = transmission / (w.len() as f64);
         layer.set_light();
         Ok(layer)
@@ -304,11 +305,10 @@ impl Layer {
 
 impl Tile {
     /// Unit of a light sum, the inputs' unit not included.
-    pub(crate) fn light_unit(&self, reading: &Reading, is_uneven: bool) -> f64 {
+    pub(crate) fn light_unit(&self, reading: &Reading) -> f64 {
         match &self.light[reading.weight_slice as usize] {
-            LightMask::Integer { grouped: Some((_, unit)), .. } if !is_uneven => *unit,
-            LightMask::Integer { unit, .. } => *unit,
-            LightMask::None | LightMask::Real(_) => 1.0,
+            LightMask::Exact { unit, .. } => *unit,
+            LightMask::None | LightMask::Grouped { .. } | LightMask::Real(_) => 1.0,
         }
     }
 
@@ -320,9 +320,8 @@ impl Tile {
         });
         let light = self.light.iter().map(|light| match light {
             LightMask::None => 0,
-            LightMask::Integer { exact, grouped, .. } => {
-                exact.bytes() + grouped.as_ref().map_or(0, |(mask, _)| mask.bytes())
-            }
+            LightMask::Exact { mask, .. } => mask.bytes(),
+            LightMask::Grouped { open, mask, .. } => 4 * open.len() + mask.bytes(),
             LightMask::Real(mask) => mask.bytes(),
         });
         masks.chain(light).chain(self.noise.iter().map(PackedF32::bytes)).sum()
@@ -363,19 +362,23 @@ impl Layer {
         self.has_byte_masks(self.operand_range(reading).0)
     }
 
-    /// Whether light is summed over groups of four.
-    pub(crate) fn is_grouped(&self) -> bool {
+    /// Whether the light of tiles of so many inputs is grouped.
+    pub(crate) fn is_grouped(&self, inputs: usize) -> bool {
         self.spec.variance == Variance::Grouped
+            && inputs >= LEAST_INPUTS
+            && !matches!(self.path, Path::Real(_))
+            && self.readings.iter().any(|reading| is_light_summed(&self.spec, reading))
+    }
+
+    /// Places for the statistics of light, one a weight slice, where tiles of `inputs` need them.
+    fn light_samples(&self, inputs: usize) -> Vec<Sample> {
+        let count = if self.is_grouped(inputs) { self.masks_per_tile() } else { 0 };
+        (0..count).map(|_| Sample::new(self.n, inputs)).collect()
     }
 
     /// Whether inputs are sent in slices.
     pub(crate) fn is_input_sliced(&self) -> bool {
         slices(self.spec.input_levels(), self.spec.input_slice_bits) > 1
-    }
-
-    /// Spread of a vector's light inside groups, over its sum, that makes a relative error `limit`.
-    pub(crate) fn uneven_limit(&self, limit: f64) -> f64 {
-        limit / self.unevenness.max(1e-9)
     }
 
     /// Whether signals are summed from bytes; else from words of the same value.

@@ -10,6 +10,7 @@
 //! | mask: levels, response, dark level, pixel errors, stuck pixels, source gain | `mask.rs` |
 //! | tiles | `tile.rs` |
 //! | the lens: sums over inputs | `kernel/` |
+//! | total light without a second product | `light.rs` |
 //! | column gain, rails, crosstalk, saturation, previous symbol, reading | `cycle.rs` |
 //! | shot, receiver, laser and converter noise | `noise.rs` |
 //! | bias and gain calibration, operating point from a sample | `calibrate.rs` |
@@ -27,7 +28,9 @@ pub mod kernel;
 mod lane;
 mod lane_integer;
 mod lane_real;
+mod lanes;
 pub mod layer;
+mod light;
 pub mod mask;
 pub mod noise;
 pub mod plan;

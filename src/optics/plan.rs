@@ -3,6 +3,7 @@
 use crate::optics::encode::slice_share;
 use crate::optics::mask::Grid;
 use crate::optics::spec::{PixelNoise, Spec};
+use crate::optics::write::erfc;
 
 /// How a setting's sums are made.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -80,10 +81,7 @@ pub(crate) fn plan(spec: &Spec, column_sum: f64, width: usize) -> (Path, String)
 ///
 /// # Source
 /// Median of the maximum, and mean and variance of a Gumbel law about it.
-pub(crate) fn harmonic_peak(count: usize) -> f64 {
-    if count <= 1 {
-        return (2.0 / std::f64::consts::PI).sqrt();
-    }
+fn harmonic_peak(count: usize) -> f64 {
     // Solve erf(m/√2)^count = 1/2 with the tail's leading terms, by fixed iteration.
     let tail = -(0.5_f64.ln()) / count as f64;
     let mut m = (2.0 * (1.0 / tail).ln()).max(0.5).sqrt();
@@ -93,4 +91,58 @@ pub(crate) fn harmonic_peak(count: usize) -> f64 {
         m = (2.0 * right.max(1.05).ln()).sqrt().max(0.6);
     }
     m + 0.2107 / m - 1.645 / m.powi(3)
+}
+
+/// Below so many values the tail's law does not hold yet.
+const FEW: usize = 128;
+
+/// Mean magnitude and rms of `count` normal values over the largest magnitude among them.
+///
+/// # Source
+/// One of them is the largest, m, of density n·f(m)·F(m)^(n−1); the others are normal up to m.
+pub(crate) fn normal_over_peak(count: usize) -> [f64; 2] {
+    const STEPS: u32 = 1200;
+    if count >= FEW {
+        let crest = 1.0 / harmonic_peak(count);
+        return [(2.0 / std::f64::consts::PI).sqrt() * crest, crest];
+    }
+    let n = count.max(1) as f64;
+    let width = 6.0 / f64::from(STEPS);
+    let (mut mean, mut square) = (0.0, 0.0);
+    for step in 1..STEPS {
+        let m = f64::from(step) * width;
+        let root = (2.0 / std::f64::consts::PI).sqrt();
+        let bell = (-0.5 * m * m).exp();
+        let below = 1.0 - erfc(m / std::f64::consts::SQRT_2);
+        let weight = n * root * bell * below.powf(n - 2.0) * width;
+        mean += weight * root * (1.0 - bell) / m;
+        square += weight * (below - m * root * bell) / (m * m);
+    }
+    [(1.0 + (n - 1.0) * mean) / n, ((1.0 + (n - 1.0) * square) / n).sqrt()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::{Purpose, Stream, counter};
+
+    #[test]
+    fn the_expected_inputs_are_those_of_drawn_numbers() {
+        for count in [1, 2, 3, 5, 16, 127, 128, 1024] {
+            let draws = 4_000_000 / (count + 100);
+            let (mut mean, mut square) = (0.0, 0.0);
+            for draw in 0..draws {
+                let stream = Stream::new(9, Purpose::Detector, [draw as u64, 0, 0]);
+                let values: Vec<f64> =
+                    (0..counter(count)).map(|i| f64::from(stream.normal(i)).abs()).collect();
+                let top = values.iter().copied().fold(0.0, f64::max);
+                mean += values.iter().map(|v| v / top).sum::<f64>() / count as f64;
+                square += values.iter().map(|v| (v / top).powi(2)).sum::<f64>() / count as f64;
+            }
+            let drawn = [mean / draws as f64, (square / draws as f64).sqrt()];
+            for (expected, drawn) in normal_over_peak(count).into_iter().zip(drawn) {
+                assert!((expected / drawn - 1.0).abs() < 0.03, "{count}: {expected} {drawn}");
+            }
+        }
+    }
 }

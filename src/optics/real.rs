@@ -21,8 +21,8 @@ pub(crate) trait Real:
     fn wide(self) -> f64;
     /// Narrows to the precision of the outputs.
     fn narrow(self) -> f32;
-    /// Takes a standard normal.
-    fn normal(x: f32) -> Self;
+    /// Takes an f32 as it is.
+    fn of_f32(x: f32) -> Self;
     /// Returns the square root, correctly rounded.
     fn root(self) -> Self;
     /// Returns the larger of two numbers.
@@ -50,7 +50,7 @@ impl Real for f32 {
         self
     }
     #[inline(always)]
-    fn normal(x: f32) -> Self {
+    fn of_f32(x: f32) -> Self {
         x
     }
     #[inline(always)]
@@ -91,7 +91,7 @@ impl Real for f64 {
         self as f32
     }
     #[inline(always)]
-    fn normal(x: f32) -> Self {
+    fn of_f32(x: f32) -> Self {
         Self::from(x)
     }
     #[inline(always)]

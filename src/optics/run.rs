@@ -16,7 +16,7 @@ use crate::optics::kernel::{Out, PANEL};
 use crate::optics::lane::{Lane, Sent, Totals};
 use crate::optics::lane_integer::IntegerLane;
 use crate::optics::lane_real::RealLane;
-use crate::optics::layer::{Layer, Tile, is_light_summed};
+use crate::optics::layer::{Layer, LightMask, Tile, is_light_summed};
 use crate::optics::noise::Place;
 use crate::optics::plan::Path;
 use crate::optics::real::Real;
@@ -225,11 +225,20 @@ impl<L: Lane> Worker<L> {
         let ldo = panels * PANEL;
         let slice = reading.weight_slice as usize;
         let is_lit = is_light_summed(&layer.spec, reading);
+        if is_lit
+            && at.nt == 0
+            && let Some(grouping) = layer.groupings[at.kt].get(slice)
+        {
+            self.lane.split_light(layer, grouping);
+        }
         self.signal.resize(rows * ldo, L::S::default());
         if is_lit {
             self.light.resize(rows * ldo, L::S::default());
         }
         for panel in 0..panels {
+            if let (true, LightMask::Grouped { mask, .. }) = (is_lit, &tile.light[slice]) {
+                mask.fetch(layer.isa, panel);
+            }
             let data = &mut self.signal[panel * PANEL..];
             self.lane.sum_signal(layer.isa, &tile.masks[at.index], panel, Out { data, ldo });
             if is_lit {
@@ -268,14 +277,25 @@ impl<L: Lane> Worker<L> {
             let totals = self.lane.totals()[row];
             let token = run.first_token + (at.start + row) as u64;
             let vector = at.vector::<L::R>(&totals, self.sent.scales[row], token, is_lit);
+            let mut is_whole = false;
+            let sums = if is_lit { &self.light[row * ldo..][..width] } else { &[] };
             // A halo row has no place in `y`; it is only carried into the next.
             let first = row.saturating_sub(at.halo) * layer.n + tile.outputs.start;
             let taken = Reading {
                 sums: &self.signal[row * ldo..][..width],
-                light: if is_lit {
-                    LightSums::Summed(&self.light[row * ldo..][..width])
-                } else {
-                    LightSums::Signal
+                light: match &tile.light[reading.weight_slice as usize] {
+                    _ if !is_lit => LightSums::Signal,
+                    LightMask::Grouped { open, unit, .. } => {
+                        let split = self.lane.light_split(row);
+                        is_whole = split.is_whole;
+                        LightSums::Grouped {
+                            open,
+                            level: split.level,
+                            unit: f32::of(*unit) * f32::from(split.step),
+                            few: (split.last > split.first).then_some(sums),
+                        }
+                    }
+                    _ => LightSums::Summed(sums),
                 },
                 columns,
                 vector,
@@ -307,7 +327,7 @@ impl<L: Lane> Worker<L> {
                 counts.accumulations += width as u64;
                 counts.sent += totals.lit;
             }
-            counts.uneven_vectors += u64::from(totals.is_uneven);
+            counts.uneven_vectors += u64::from(is_whole);
         }
         counts
     }
@@ -340,11 +360,7 @@ impl At<'_> {
         } else {
             0.0
         };
-        let light = if is_lit {
-            totals.light_unit * self.tile.light_unit(reading, totals.is_uneven)
-        } else {
-            0.0
-        };
+        let light = if is_lit { totals.light_unit * self.tile.light_unit(reading) } else { 0.0 };
         let square = match spec.encoding {
             Encoding::OffsetInputBalanced => 0.25,
             Encoding::OffsetBoth | Encoding::OffsetBothRaw => 0.0625,

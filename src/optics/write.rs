@@ -7,11 +7,12 @@ use crate::optics::convert::nearest_even;
 use crate::optics::encode::{Polarity, Reading, slice_share};
 use crate::optics::kernel::{Packed8, Packed16, PackedF32};
 use crate::optics::layer::{Layer, LightMask, SignalMask, Tables, Tile, is_light_summed};
+use crate::optics::light::{PackedLight, Sample};
 use crate::optics::mask::{Specimen, seen};
 use crate::optics::plan::Path;
 use crate::optics::real::Real;
 use crate::optics::scales::Scales;
-use crate::optics::spec::{PixelNoise, Spec, Variance};
+use crate::optics::spec::{PixelNoise, Spec};
 
 /// One tile while it is built.
 #[derive(Debug)]
@@ -40,13 +41,15 @@ impl Part<'_> {
         (self.outputs.len(), self.inputs.len())
     }
 
-    /// Builds the tile; also returns the sum of its transmissions.
-    pub(crate) fn tile(&self) -> (Tile, f64) {
+    /// Builds the tile and adds to the statistics of light, one a slice where they are wanted;
+    /// also returns the sum of its transmissions.
+    pub(crate) fn tile(&self, samples: &mut [Sample]) -> (Tile, f64) {
         let spec = &self.layer.spec;
         let slices = self.layer.masks_per_tile();
         let written: Vec<Written> = (0..slices).map(|slice| self.written(slice)).collect();
         let open: f64 = self.whole_transmission();
-        let light = written.iter().map(|slice| self.light(slice)).collect();
+        let mut samples = samples.iter_mut();
+        let light = written.iter().map(|slice| self.light(slice, samples.next())).collect();
         let noise = match spec.pixel_noise {
             PixelNoise::Off => Vec::new(),
             kind => written.iter().map(|slice| self.pixel_noise(slice, kind)).collect(),
@@ -231,7 +234,7 @@ impl Part<'_> {
         PackedF32::new(&values, self.inputs.len())
     }
 
-    fn light(&self, slice: &Written) -> LightMask {
+    fn light(&self, slice: &Written, sample: Option<&mut Sample>) -> LightMask {
         let spec = &self.layer.spec;
         let needs_sum = self.layer.readings.iter().any(|r| is_light_summed(spec, r));
         if !needs_sum {
@@ -244,34 +247,33 @@ impl Part<'_> {
             let open: Vec<f32> = open.iter().map(|v| f32::of(*v)).collect();
             return LightMask::Real(PackedF32::new(&open, inputs));
         }
-        let steps = light_steps(spec, slice.levels);
-        let exact: Vec<i8> = open.iter().map(|v| whole8(nearest_even(v * steps))).collect();
-        let x_max =
-            if spec.encoding.is_offset() || spec.encoding.is_unsigned() { 255 } else { 127 };
-        let grouped = (spec.variance == Variance::Grouped).then(|| {
-            let groups = inputs.div_ceil(4);
-            let top = (4.0 * steps).min(63.0);
-            let mut sums = vec![0_i8; slice.nominal.len() / inputs * groups];
-            for (column, row) in open.chunks_exact(inputs).enumerate() {
-                for (group, four) in row.chunks(4).enumerate() {
-                    // The mean over the inputs there are: the last group may be short.
-                    let mean = four.iter().sum::<f64>() / four.len() as f64;
-                    sums[column * groups + group] = whole8(nearest_even(mean * top));
-                }
-            }
-            (Packed8::new(&sums, groups, 255), 1.0 / top)
-        });
-        let mean = open.iter().sum::<f64>() / open.len() as f64;
-        let square = open.iter().map(|v| v * v).sum::<f64>() / open.len() as f64;
-        let unevenness = if mean > 0.0 { (square / (mean * mean) - 1.0).max(0.0) } else { 0.0 };
-        let exact = Packed8::new(&exact, inputs, x_max);
-        LightMask::Integer { exact, unit: 1.0 / steps, grouped, unevenness }
+        let steps = light_steps(spec, slice.levels, sample.is_some());
+        let mask: Vec<i8> = open.iter().map(|v| whole8(nearest_even(v * steps))).collect();
+        let unit = 1.0 / steps;
+        let Some(sample) = sample else {
+            let is_wide = spec.encoding.is_offset() || spec.encoding.is_unsigned();
+            let x_max = if is_wide { 255 } else { 127 };
+            return LightMask::Exact { mask: Packed8::new(&mask, inputs, x_max), unit };
+        };
+        let columns = open.chunks_exact(inputs);
+        for (column, row) in columns.clone().enumerate() {
+            sample.add(self.outputs.start + column, row);
+        }
+        let open = columns.map(|row| f32::of(row.iter().sum())).collect();
+        LightMask::Grouped { open, mask: PackedLight::new(&mask, inputs), unit }
     }
 }
 
-/// Steps of full scale in which light is summed: what 16-bit pair sums hold on every machine.
-pub(crate) fn light_steps(spec: &Spec, levels: Option<i32>) -> f64 {
-    let top = if spec.encoding.is_offset() || spec.encoding.is_unsigned() { 63 } else { 127 };
+/// Whether grouped light takes more than half of seven bits.
+pub(crate) fn is_light_fine(spec: &Spec) -> bool {
+    let (levels, _) = slice_share(spec.weight_levels(), spec.mask_bits, 0);
+    light_steps(spec, levels, true) > 63.0
+}
+
+/// Steps of full scale in which light is summed: what 16-bit sums hold on every machine.
+fn light_steps(spec: &Spec, levels: Option<i32>, is_grouped: bool) -> f64 {
+    let is_wide = spec.encoding.is_offset() || spec.encoding.is_unsigned();
+    let top = if is_wide && !is_grouped { 63 } else { 127 };
     match levels {
         Some(levels) if levels <= top && spec.is_response_linear() => f64::from(levels),
         _ => f64::from(top),
@@ -310,7 +312,7 @@ fn rectified(mean: f64, sigma: f64) -> [f64; 2] {
 ///
 /// # Source
 /// Numerical Recipes, §6.2 (Chebyshev fit).
-fn erfc(x: f64) -> f64 {
+pub(crate) fn erfc(x: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.5 * x);
     let poly = [
         0.170_872_77,

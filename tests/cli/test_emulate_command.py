@@ -96,3 +96,40 @@ def test_bad_input_is_one_line(arguments, words):
     assert "\n" not in text
     for word in words:
         assert word in text
+
+
+def test_a_product_is_whole_or_not_there(tmp_path):
+    out = tmp_path / "y.npy"
+    with pytest.raises(FirstlightError, match=r"w\.npy"):
+        run("--w", str(tmp_path / "w.npy"), "-o", str(out))
+    assert list(tmp_path.iterdir()) == []
+
+    run(*SMALL, "-o", str(out))
+    assert np.load(out).shape == (8, 24)
+    assert [path.name for path in tmp_path.iterdir()] == ["y.npy"]
+
+
+def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
+    def full(self, content):
+        self.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    with pytest.raises(FirstlightError, match="No space left on device; nothing was written"):
+        run(*SMALL, "-o", str(tmp_path / "y.npy"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_makes_no_single_product_or_holds_objects_is_refused(tmp_path):
+    with pytest.raises(FirstlightError, match="--sweep makes several"):
+        run(*SMALL, "--sweep", "mask_bits=2..3", "-o", str(tmp_path / "y.npy"))
+    np.save(tmp_path / "x.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(FirstlightError, match="it holds Python objects") as refusal:
+        run("--x", str(tmp_path / "x.npy"))
+    assert "\n" not in str(refusal.value)
+
+
+def test_no_light_is_not_unlimited_light(tmp_path):
+    np.save(tmp_path / "w.npy", np.zeros((4, 32), np.float32))
+    assert "light       none carries signal" in run("--w", str(tmp_path / "w.npy"))
+    assert "unlimited" not in run("--shape", "3", "5", "7")

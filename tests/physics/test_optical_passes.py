@@ -125,7 +125,9 @@ def test_two_passes_double_the_stream_and_halve_the_break_even():
     assert break_even_tok(two) == break_even_tok(one) / 2 == 5000
 
 
-@pytest.mark.parametrize(("bits", "slices"), [(3, 1), (4, 1), (5, 2), (8, 2), (16, 4)])
+@pytest.mark.parametrize(
+    ("bits", "slices"), [(1, 1), (4, 1), (5, 1), (6, 2), (8, 2), (9, 2), (10, 3), (16, 4)]
+)
 def test_weights_wider_than_the_mask_take_several_slices(bits, slices):
     one = pass_time_s(LLAMA_8B, spec=engine(), tokens=100, weight_bits=4)
     assert pass_time_s(LLAMA_8B, spec=engine(), tokens=100, weight_bits=bits) == pytest.approx(

@@ -65,20 +65,21 @@ class Destination:
         """Whether the result goes to a file."""
         return self._path is not None
 
-    def write(self, text: str) -> None:
-        """Write the whole result.
+    def write(self, result: str | bytes) -> None:
+        """Write the whole result; bytes only to a file.
 
         Raises:
             OutputError: It cannot be written; nothing is left behind.
         """
         if self._path is None:
-            _print(text)
+            _print(result if isinstance(result, str) else result.decode())
             return
+        content = result.encode() if isinstance(result, str) else result
         try:
             if self._partial is None:  # a device or a pipe cannot be replaced
-                self._path.write_text(text, encoding="utf-8")
+                self._path.write_bytes(content)
                 return
-            self._partial.write_text(text, encoding="utf-8")
+            self._partial.write_bytes(content)
             self._partial.chmod(_mode(self._path))
             self._partial.replace(self._path)
             self._partial = None

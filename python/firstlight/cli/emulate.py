@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from pathlib import Path
@@ -10,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
     from numpy.typing import NDArray
 
+    from firstlight.cli.destination import Destination
     from firstlight.optics import Engine
 
     F32 = NDArray[np.float32]
@@ -55,14 +59,20 @@ def command(**options: Any) -> None:  # noqa: ANN401
     engine = Engine.preset(options["preset"]).replace(**_changes(options["changes"]))
     if options["plot"] and not options["sweep"]:
         raise ScenarioError("--plot draws a sweep; give --sweep NAME=VALUES, too")
-    x, w = _operands(options)
+    if options["output"] and options["sweep"]:
+        raise ScenarioError("-o writes one product, --sweep makes several; leave one of them out")
     if options["sweep"]:
+        x, w = _operands(options)
         _sweep(engine, x, w, options)
-    else:
-        _once(engine, x, w, options)
+        return
+    with _product_file(options["output"]) as product:
+        x, w = _operands(options)
+        _once(engine, x, w, options, product)
 
 
-def _once(engine: Engine, x: F32, w: F32, options: dict[str, Any]) -> None:
+def _once(
+    engine: Engine, x: F32, w: F32, options: dict[str, Any], product: Destination | None
+) -> None:
     from firstlight.optics.study import error_sources, exact_product, snr_db
     from firstlight.report import emulation
 
@@ -71,8 +81,8 @@ def _once(engine: Engine, x: F32, w: F32, options: dict[str, Any]) -> None:
     y, ledger = layer.run(x, seed=options["seed"], threads=options["threads"])
     ratio_db = snr_db(y, exact_product(x, w))
     rows = error_sources(engine, x, w, seed=options["seed"], calibration=calibration)
-    if options["output"]:
-        _save(options["output"], y)
+    if product is not None:
+        product.write(_npy(y))
     if options["as_json"]:
         document = {
             "schema": 1,
@@ -176,6 +186,8 @@ def _load(option: str, source: str) -> F32:
             array = np.load(source, allow_pickle=False, mmap_mode="r")
     except (OSError, ValueError, EOFError, KeyError) as error:
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        if "Python objects" in reason or "allow_pickle" in reason:
+            reason = "it holds Python objects, which could run code; allowed: numbers"
         raise ScenarioError(f"{option} {source!r}: cannot be read ({reason})") from None
     if not isinstance(array, np.ndarray) or array.ndim != 2:
         raise ScenarioError(f"{option} {source!r}: not a matrix; allowed: two dimensions")
@@ -197,17 +209,29 @@ def _tensor(path: str, name: str) -> Any:  # noqa: ANN401
         return file.get_tensor(name)
 
 
-def _save(path: str, y: F32) -> None:
-    import numpy as np
-
+@contextlib.contextmanager
+def _product_file(path: str | None) -> Iterator[Destination | None]:
+    """Claim the product's file before the work; what is written is whole or not there."""
+    from firstlight.cli.destination import Destination
     from firstlight.errors import OutputError
 
+    if path is None:
+        yield None
+        return
     if Path(path).suffix != ".npy":
         raise OutputError(f"-o {path!r}: unknown format; allowed: .npy")
-    try:
-        np.save(path, y)
-    except OSError as error:
-        raise OutputError(f"-o {path!r}: {error.strerror or error}") from None
+    with Destination(path) as product:
+        yield product
+
+
+def _npy(y: F32) -> bytes:
+    import io
+
+    import numpy as np
+
+    buffer = io.BytesIO()
+    np.save(buffer, y)
+    return buffer.getvalue()
 
 
 def _changes(pairs: tuple[str, ...]) -> dict[str, Any]:

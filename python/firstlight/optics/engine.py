@@ -28,7 +28,7 @@ from firstlight.errors import ScenarioError, nearest
 from firstlight.optics.drive import EXTRA_ENCODINGS, Drive
 from firstlight.optics.energy import electrons_per_output
 from firstlight.optics.run_ledger import RunLedger, run_ledger
-from firstlight.optics.spec import EngineSpec
+from firstlight.optics.spec import ENCODINGS, EngineSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,6 +84,8 @@ class Engine:
         """
         device = {item.name for item in dataclasses.fields(EngineSpec)}
         driven = {item.name for item in dataclasses.fields(Drive)}
+        if changes.get("encoding") is not None:
+            changes["signed_encoding"] = changes.pop("encoding")
         for name in changes:
             if name not in device | driven:
                 known = sorted(device | driven)
@@ -96,7 +98,7 @@ class Engine:
             drive["is_light_unlimited"] = spec["photons_per_mac"] == math.inf
             if drive["is_light_unlimited"]:
                 del spec["photons_per_mac"]
-        if "signed_encoding" in spec:
+        if spec.get("signed_encoding") in {*ENCODINGS, *EXTRA_ENCODINGS}:
             drive["encoding"] = None
             if spec["signed_encoding"] in EXTRA_ENCODINGS:
                 drive["encoding"] = spec.pop("signed_encoding")

@@ -35,13 +35,14 @@ def slices(spec: EngineSpec, *, weight_bits: int) -> int:
     """Return how many masks carry one weight of `weight_bits` bits.
 
     Each slice is its own tile load and its own cycle; the partial sums are shifted and added
-    digitally. A 4-bit mask holds an 8-bit weight in two slices.
+    digitally. The sign rides on the rails, so that `mask_bits` bits of the magnitude fit one mask:
+    the seven of an 8-bit weight take two 4-bit masks. The emulator cuts weights alike.
 
     Raises:
         ScenarioError: When `weight_bits` is not 1 to 16.
     """
     checked_count("weight_bits", weight_bits, high=16)
-    return 1 if spec.mask_bits is None else -(-weight_bits // spec.mask_bits)
+    return 1 if spec.mask_bits is None else max(1, -(-(weight_bits - 1) // spec.mask_bits))
 
 
 def tile_bytes(spec: EngineSpec) -> float:

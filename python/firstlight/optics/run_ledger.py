@@ -126,7 +126,6 @@ def run_ledger(
     spec = engine.spec
     macs = tokens * facts["inputs"] * facts["outputs"]
     electrons = facts["electrons_full_scale"]
-    is_lit = math.isfinite(electrons)
     reads = counts["adc_reads"]
     signal_sq, noise_sq = counts["signal_sq"], counts["noise_sq"]
     carried = counts["carrying"]
@@ -144,7 +143,7 @@ def run_ledger(
         adc_clip_frac=_share(counts["adc_clips"], reads),
         snr_db=snr_db,
         kappa=carried / math.sqrt(reads * signal_sq) if signal_sq > 0 and carried > 0 else 0.0,
-        photons_per_mac=carried * electrons / macs if is_lit and macs else math.inf,
+        photons_per_mac=_photons_per_mac(carried, electrons, macs=macs, engine=engine),
         utilization_frac=_share(used, room),
         uneven_frac=_share(counts["uneven_vectors"], vectors),
     )
@@ -191,6 +190,13 @@ def _counted(
         + pixels * spec.pixel_write_energy_j,
         **parts,
     )
+
+
+def _photons_per_mac(carried: float, electrons: float, *, macs: int, engine: Engine) -> float:
+    if math.isfinite(electrons):
+        return carried * electrons / macs if macs else 0.0
+    # A budget that no pixel lets pass is no light, not unlimited light.
+    return math.inf if engine.drive.is_light_unlimited else 0.0
 
 
 def _share(part: float, whole: float) -> float:

@@ -55,6 +55,8 @@ def ledger_lines(ledger: RunLedger) -> list[str]:
 def _photons(ledger: RunLedger) -> str:
     if math.isinf(ledger.photons_per_mac):
         return "unlimited"
+    if ledger.photons_per_mac == 0:
+        return "none carries signal: weights or activations are all zero"
     return f"{ledger.photons:.3g} photons, {ledger.photons_per_mac:.4g} electrons a MAC"
 
 

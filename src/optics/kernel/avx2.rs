@@ -9,12 +9,13 @@
 #![expect(clippy::needless_pass_by_value, reason = "an `Out` is given away to be written")]
 
 use std::arch::x86_64::{
-    __m256i, _mm256_add_epi16, _mm256_add_epi32, _mm256_loadu_si256, _mm256_madd_epi16,
+    __m256i, _MM_HINT_T1, _mm_prefetch, _mm256_add_epi16, _mm256_add_epi32, _mm256_castsi256_si128,
+    _mm256_cvtepi16_epi32, _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_madd_epi16,
     _mm256_maddubs_epi16, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_setzero_si256,
-    _mm256_storeu_si256,
+    _mm256_storeu_si256, _mm256_unpackhi_epi8, _mm256_unpacklo_epi8,
 };
 
-use super::{Out, PANEL, Rows, Work, scalar};
+use super::{Few, Out, PANEL, Rows, Work, lines, scalar};
 
 /// Proof that this machine has AVX2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,19 +29,26 @@ impl Avx2 {
 
     pub(super) fn sum8(self, x: Rows<'_, u8>, panel: &[i8], depth: usize, out: Out<'_, i32>) {
         debug_assert!(depth > 0, "Invariant: pair sums fit 16 bits");
-        let kernel: unsafe fn(Rows<'_, u8>, &[i8], Out<'_, i32>) = match depth {
-            8 => sum8::<8>,
-            4 => sum8::<4>,
-            2 => sum8::<2>,
-            _ => sum8::<1>,
-        };
+        let kernel = if depth > 1 { sum8::<true> } else { sum8::<false> };
         // SAFETY: a value of `Self` exists only where AVX2 was detected.
-        unsafe { kernel(x, panel, out) }
+        unsafe { kernel(x, panel, depth, out) }
     }
 
     pub(super) fn sum16(self, x: Rows<'_, i16>, panel: &[i16], out: Out<'_, i32>) {
         // SAFETY: a value of `Self` exists only where AVX2 was detected.
         unsafe { sum16(x, panel, out) }
+    }
+
+    pub(super) fn fetch(self, data: &[u8]) {
+        for line in data.chunks(64) {
+            // SAFETY: a prefetch reads nothing; the address is inside the slice.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
+        }
+    }
+
+    pub(super) fn sum_few(self, few: Few<'_>, out: &mut [i32]) {
+        // SAFETY: a value of `Self` exists only where AVX2 was detected.
+        unsafe { sum_few(few, out) }
     }
 
     pub(super) fn sum_f64(self, x: Rows<'_, f32>, panel: &[f32], out: Out<'_, f64>) {
@@ -70,18 +78,23 @@ fn sum_f64(x: Rows<'_, f32>, panel: &[f32], out: Out<'_, f64>) {
 const BLOCK: usize = 128;
 
 #[target_feature(enable = "avx2")]
-fn sum8<const DEPTH: usize>(x: Rows<'_, u8>, panel: &[i8], out: Out<'_, i32>) {
+fn sum8<const DEEP: bool>(x: Rows<'_, u8>, panel: &[i8], depth: usize, out: Out<'_, i32>) {
     let quads = panel.len() / (4 * PANEL);
     for first in (0..quads.max(1)).step_by(BLOCK) {
         for half in 0..2 {
             let part = Part { first, last: (first + BLOCK).min(quads), half };
             let mut row = 0;
-            while row + 4 <= x.rows {
-                rows8::<4, DEPTH>(x, row, panel, part, out.ldo, out.data);
+            // Measured: where every product is widened, fewer rows at a time are faster.
+            while DEEP && row + 4 <= x.rows {
+                rows8::<4, DEEP>(x, row, panel, part, depth, out.ldo, out.data);
                 row += 4;
             }
+            while !DEEP && row + 2 <= x.rows {
+                rows8::<2, DEEP>(x, row, panel, part, depth, out.ldo, out.data);
+                row += 2;
+            }
             while row < x.rows {
-                rows8::<1, DEPTH>(x, row, panel, part, out.ldo, out.data);
+                rows8::<1, DEEP>(x, row, panel, part, depth, out.ldo, out.data);
                 row += 1;
             }
         }
@@ -91,9 +104,9 @@ fn sum8<const DEPTH: usize>(x: Rows<'_, u8>, panel: &[i8], out: Out<'_, i32>) {
 #[target_feature(enable = "avx2")]
 fn sum16(x: Rows<'_, i16>, panel: &[i16], out: Out<'_, i32>) {
     let pairs = panel.len() / (2 * PANEL);
-    for first in (0..pairs.max(1)).step_by(BLOCK) {
+    for first in (0..pairs.max(1)).step_by(2 * BLOCK) {
         for half in 0..2 {
-            let part = Part { first, last: (first + BLOCK).min(pairs), half };
+            let part = Part { first, last: (first + 2 * BLOCK).min(pairs), half };
             let mut row = 0;
             while row + 6 <= x.rows {
                 rows16::<6>(x, row, panel, part, out.ldo, out.data);
@@ -121,11 +134,12 @@ struct Part {
 
 #[target_feature(enable = "avx2")]
 #[inline]
-fn rows8<const ROWS: usize, const DEPTH: usize>(
+fn rows8<const ROWS: usize, const DEEP: bool>(
     x: Rows<'_, u8>,
     row: usize,
     panel: &[i8],
     part: Part,
+    depth: usize,
     ldo: usize,
     out: &mut [i32],
 ) {
@@ -133,22 +147,23 @@ fn rows8<const ROWS: usize, const DEPTH: usize>(
     let weights = panel[..4 * PANEL * part.last].as_ptr().wrapping_add(part.half * HALF);
     let mut sums: [[__m256i; 2]; ROWS] = started(row, part, ldo, out);
     let mut quad = part.first;
-    while quad + DEPTH <= part.last {
+    while quad < part.last {
         let mut partial = [[_mm256_setzero_si256(); 2]; ROWS];
-        for index in 0..DEPTH {
-            // SAFETY: the group is below the number of 128-byte groups in the panel and of quads in
-            // the lines.
-            partial = unsafe { add_quad(partial, &lines, weights, quad + index) };
+        if DEEP {
+            // Not unrolled: the compiler would add in another order and spill.
+            let end = (quad + depth).min(part.last);
+            while quad < end {
+                // SAFETY: the group is below the number of 128-byte groups in the panel and of
+                // quads in the lines.
+                partial = unsafe { add_quad(partial, &lines, weights, quad) };
+                quad += 1;
+            }
+        } else {
+            // SAFETY: as above.
+            partial = unsafe { add_quad(partial, &lines, weights, quad) };
+            quad += 1;
         }
         sums = widened(sums, partial);
-        quad += DEPTH;
-    }
-    while quad < part.last {
-        let partial = [[_mm256_setzero_si256(); 2]; ROWS];
-        // SAFETY: as above.
-        let partial = unsafe { add_quad(partial, &lines, weights, quad) };
-        sums = widened(sums, partial);
-        quad += 1;
     }
     finished(&sums, row, part, ldo, out);
 }
@@ -257,20 +272,6 @@ fn finished<const ROWS: usize>(
 /// Bytes of 16 columns in one group of a panel.
 const HALF: usize = 64;
 
-/// Returns where `ROWS` rows of at least `length` elements start.
-#[inline]
-fn lines<T: Copy, const ROWS: usize>(
-    x: Rows<'_, T>,
-    row: usize,
-    length: usize,
-) -> [*const u8; ROWS] {
-    let mut starts = [std::ptr::null(); ROWS];
-    for (r, start) in starts.iter_mut().enumerate() {
-        *start = x.data[(row + r) * x.stride..][..length].as_ptr().cast();
-    }
-    starts
-}
-
 /// Repeats the four bytes at `at` over a register.
 ///
 /// # Safety
@@ -305,4 +306,44 @@ fn store(pair: &[__m256i; 2], out: &mut [i32]) {
         // SAFETY: the array is 32 writable bytes; the store needs no alignment.
         unsafe { _mm256_storeu_si256(place.as_mut_ptr().cast(), *register) };
     }
+}
+
+/// Two inputs at a time: their lines are interleaved, so that `vpmaddubsw` adds their products.
+#[target_feature(enable = "avx2")]
+fn sum_few(few: Few<'_>, out: &mut [i32]) {
+    let (lines, _) = few.panel.as_chunks::<PANEL>();
+    let (pairs, _) = few.inputs.as_chunks::<2>();
+    let (factors, _) = few.factors.as_chunks::<2>();
+    // Columns 0–7, 16–23, 8–15 and 24–31, as interleaving leaves them.
+    let mut sums = [_mm256_setzero_si256(); 4];
+    for (pairs, factors) in pairs.chunks(few.depth).zip(factors.chunks(few.depth)) {
+        let [mut low, mut high] = [_mm256_setzero_si256(); 2];
+        for (&[a, b], &factor) in pairs.iter().zip(factors) {
+            let factor = _mm256_set1_epi16(i16::from_ne_bytes(factor.map(i8::cast_unsigned)));
+            let [a, b] = [line(&lines[a as usize]), line(&lines[b as usize])];
+            let products = _mm256_maddubs_epi16(_mm256_unpacklo_epi8(a, b), factor);
+            low = _mm256_add_epi16(low, products);
+            let products = _mm256_maddubs_epi16(_mm256_unpackhi_epi8(a, b), factor);
+            high = _mm256_add_epi16(high, products);
+        }
+        let parts = [
+            _mm256_castsi256_si128(low),
+            _mm256_extracti128_si256::<1>(low),
+            _mm256_castsi256_si128(high),
+            _mm256_extracti128_si256::<1>(high),
+        ];
+        for (sum, part) in sums.iter_mut().zip(parts) {
+            *sum = _mm256_add_epi32(*sum, _mm256_cvtepi16_epi32(part));
+        }
+    }
+    let [first, third, second, fourth] = sums;
+    store(&[first, second], &mut out[..16]);
+    store(&[third, fourth], &mut out[16..PANEL]);
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn line(pixels: &[u8; PANEL]) -> __m256i {
+    // SAFETY: the array is 32 readable bytes; the load needs no alignment.
+    unsafe { _mm256_loadu_si256(pixels.as_ptr().cast()) }
 }

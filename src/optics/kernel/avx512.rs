@@ -10,22 +10,27 @@ use std::arch::x86_64::{
     _mm512_setzero_si512, _mm512_storeu_si512,
 };
 
-use super::{Out, PANEL, Rows, Work, scalar};
+use super::avx2::Avx2;
+use super::{Out, PANEL, Rows, Work, lines, scalar};
 
 /// Proof that this machine has AVX-512 with VNNI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Avx512(());
+pub(super) struct Avx512(Avx2);
 
 #[expect(clippy::unused_self, reason = "the value is the proof that the call is sound")]
 impl Avx512 {
     pub(super) fn detect() -> Option<Self> {
-        let has_all = std::arch::is_x86_feature_detected!("avx2")
-            && std::arch::is_x86_feature_detected!("avx512f")
+        let has_all = std::arch::is_x86_feature_detected!("avx512f")
             && std::arch::is_x86_feature_detected!("avx512bw")
             && std::arch::is_x86_feature_detected!("avx512dq")
             && std::arch::is_x86_feature_detected!("avx512vl")
             && std::arch::is_x86_feature_detected!("avx512vnni");
-        has_all.then_some(Self(()))
+        if has_all { Avx2::detect().map(Self) } else { None }
+    }
+
+    /// AVX-512 machines have AVX2, too.
+    pub(super) fn narrower(self) -> Avx2 {
+        self.0
     }
 
     pub(super) fn sum8(self, x: Rows<'_, u8>, panel: &[i8], out: Out<'_, i32>) {
@@ -139,20 +144,6 @@ fn rows16<const ROWS: usize>(
     for (r, pair) in sums.iter().enumerate() {
         store(pair, &mut out[(row + r) * ldo..][..PANEL]);
     }
-}
-
-/// Returns where `ROWS` rows of at least `length` elements start.
-#[inline]
-fn lines<T: Copy, const ROWS: usize>(
-    x: Rows<'_, T>,
-    row: usize,
-    length: usize,
-) -> [*const u8; ROWS] {
-    let mut starts = [std::ptr::null(); ROWS];
-    for (r, start) in starts.iter_mut().enumerate() {
-        *start = x.data[(row + r) * x.stride..][..length].as_ptr().cast();
-    }
-    starts
 }
 
 /// Repeats the four bytes at `at` over a register.

@@ -142,6 +142,33 @@ impl Isa {
         }
     }
 
+    /// Sums `u8 × i8` products of a few inputs of one panel into `out[..PANEL]`.
+    ///
+    /// # Panics
+    /// When an input is not the panel's, or in debug builds when the inputs are no pairs.
+    pub(crate) fn sum_few(self, few: Few<'_>, out: &mut [i32]) {
+        debug_assert!(few.inputs.len().is_multiple_of(2) && few.depth > 0);
+        debug_assert_eq!(few.inputs.len(), few.factors.len());
+        match self.0 {
+            Kind::Scalar => scalar::sum_few(few, out),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(isa) => isa.sum_few(few, out),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(isa) => isa.narrower().sum_few(few, out),
+        }
+    }
+
+    /// Asks the memory for data that will be read soon, in no order.
+    pub(crate) fn fetch(self, data: &[u8]) {
+        match self.0 {
+            Kind::Scalar => {}
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(isa) => isa.fetch(data),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(isa) => isa.narrower().fetch(data),
+        }
+    }
+
     /// Runs `work` compiled for this instruction set. The arithmetic is IEEE and stays the same;
     /// only the width of the registers changes.
     #[inline(always)]
@@ -152,6 +179,18 @@ impl Isa {
             Kind::Avx2(isa) => isa.run(work),
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512(isa) => isa.run(work),
+        }
+    }
+}
+
+impl Isa {
+    /// Runs `work` in registers of eight at most, where wider ones were measured to be slower.
+    #[inline(always)]
+    pub(crate) fn run_in_eights<W: Work>(self, work: W) -> W::Output {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(isa) => isa.narrower().run(work),
+            _ => self.run(work),
         }
     }
 }
@@ -198,6 +237,19 @@ impl<T> Out<'_, T> {
     }
 }
 
+/// A few inputs of a panel of light, `[input][column]`, and a factor for each.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Few<'a> {
+    /// Pixels of all inputs, 0 to 127.
+    pub(crate) panel: &'a [u8],
+    /// Which inputs: an even number.
+    pub(crate) inputs: &'a [u32],
+    /// What each is multiplied by.
+    pub(crate) factors: &'a [i8],
+    /// How many sums of two products fit an `i16` together.
+    pub(crate) depth: usize,
+}
+
 /// How many pair sums of `u8 × i8` products fit an `i16`: 0 when not even one does.
 fn fold_depth(x_max: i32, w_max: i32) -> usize {
     let pair = 2 * x_max * w_max.max(1);
@@ -208,4 +260,19 @@ fn fold_depth(x_max: i32, w_max: i32) -> usize {
         4..=7 => 4,
         _ => 8,
     }
+}
+
+/// Returns where `ROWS` rows of at least `length` elements start.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn lines<T: Copy, const ROWS: usize>(
+    x: Rows<'_, T>,
+    row: usize,
+    length: usize,
+) -> [*const u8; ROWS] {
+    let mut starts = [std::ptr::null(); ROWS];
+    for (r, start) in starts.iter_mut().enumerate() {
+        *start = x.data[(row + r) * x.stride..][..length].as_ptr().cast();
+    }
+    starts
 }

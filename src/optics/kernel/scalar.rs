@@ -2,7 +2,7 @@
 
 #![expect(clippy::needless_pass_by_value, reason = "an `Out` is given away to be written")]
 
-use super::{Out, PANEL, Rows};
+use super::{Few, Out, PANEL, Rows};
 
 pub(super) fn sum8(x: Rows<'_, u8>, panel: &[i8], out: Out<'_, i32>) {
     for row in 0..x.rows {
@@ -31,6 +31,16 @@ pub(super) fn sum16(x: Rows<'_, i16>, panel: &[i16], out: Out<'_, i32>) {
             }
         }
         out.data[row * out.ldo..][..PANEL].copy_from_slice(&sums);
+    }
+}
+
+pub(super) fn sum_few(few: Few<'_>, out: &mut [i32]) {
+    out.fill(0);
+    for (&input, &factor) in few.inputs.iter().zip(few.factors) {
+        let line = &few.panel[input as usize * PANEL..][..PANEL];
+        for (sum, &pixel) in out.iter_mut().zip(line) {
+            *sum += i32::from(pixel) * i32::from(factor);
+        }
     }
 }
 
