@@ -28,8 +28,9 @@ const LIMIT: f32 = 0.02;
 /// Directions in which the pixels of different inputs are taken to depend on each other.
 const RANK: usize = 4;
 
-/// Fewest inputs of a tile that are grouped: fewer are summed one by one throughout.
-pub(crate) const LEAST_INPUTS: usize = 64;
+/// Fewest inputs of a tile that are grouped. Of fewer so many stand out that to sum all of them one by
+/// one takes no longer with AVX-512, and is exact.
+pub(crate) const LEAST_INPUTS: usize = 768;
 
 /// Most columns that the statistics are taken from.
 const SAMPLE: usize = 1024;

@@ -12,6 +12,8 @@ import pytest
 
 from firstlight.optics import Engine
 
+LEAST_INPUTS = 768
+"""Narrower tiles are summed one by one."""
 GROUPS = {"qkv": ("q", "k", "v"), "o": ("o",), "gate_up": ("gate", "up"), "down": ("down",)}
 
 
@@ -48,9 +50,12 @@ def test_every_vector_of_a_real_model_is_within_two_percent(activations, mask_bi
     errors, shares = [], []
     for x, w in activations.values():
         error, share = variance_errors(x, w, mask_bits)
-        errors.append(error)
-        shares.append(share)
-    assert len(errors) == 20
+        if x.shape[1] < LEAST_INPUTS:
+            assert error.max() < 1e-6
+        else:
+            errors.append(error)
+            shares.append(share)
+    assert (len(errors), len(activations)) == (5, 20)
     assert np.concatenate(errors).max() < 0.02
     # An estimate that were exact everywhere would not be one.
     assert np.median(np.concatenate(errors)) > 0.005
