@@ -11,8 +11,8 @@ use pyo3::types::PyDict;
 use crate::error::Error;
 use crate::schedule::{
     CacheSpec, Counters, Disaggregation, Engine, FirstToken, FleetSpec, Gaps, LinkSpec,
-    MixedAttention, Policy, PoolSpec, Requests, Role, Routing, Segment, StepTable, Stop, TierSpec,
-    Watch,
+    MixedAttention, Policy, PoolSpec, Requests, Role, Routing, Segment, SglangSpec, StepTable,
+    Stop, TierSpec, Watch,
 };
 
 /// Step costs of one replica, checked and kept in Rust.
@@ -82,6 +82,7 @@ impl PyStepTable {
 struct PyPool {
     policy: String,
     chunk_tok: u64,
+    sglang: PySglang,
     role: String,
     replicas: u32,
     table: Py<PyStepTable>,
@@ -93,6 +94,17 @@ struct PyPool {
     fill_tok: u64,
     cache: Option<PyCache>,
     cap: Option<Py<PyStepTable>>,
+}
+
+/// `SGLang`'s settings, from a dictionary; shares in 2⁻²⁰.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct PySglang {
+    longest_prefix_first: bool,
+    ratio: u64,
+    least_ratio: u64,
+    decay: u64,
+    most_new_tok: u64,
 }
 
 /// A prefix cache, from a dictionary: two tiers of (units, ps and ps before, pJ to read, to write).
@@ -433,7 +445,14 @@ fn read_pool(pool: &PyPool) -> Result<PoolSpec, Error> {
         "vllm" => Policy::Vllm { chunk_tok: pool.chunk_tok },
         "orca" => Policy::Orca,
         "static" => Policy::Static,
-        other => return Err(Error::range("policy", other, "vllm, orca or static")),
+        "sglang" => Policy::Sglang(SglangSpec {
+            longest_prefix_first: pool.sglang.longest_prefix_first,
+            ratio: pool.sglang.ratio,
+            least_ratio: pool.sglang.least_ratio,
+            decay: pool.sglang.decay,
+            most_new_tok: pool.sglang.most_new_tok,
+        }),
+        other => return Err(Error::range("policy", other, "vllm, sglang, orca or static")),
     };
     Ok(PoolSpec {
         policy,

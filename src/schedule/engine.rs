@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::clock::{NEVER, NextEvents, Ps};
-use super::fleet::{Disaggregation, FleetSpec, Role, Routing};
+use super::fleet::{Disaggregation, FleetSpec, Policy, Role, Routing};
 use super::metrics::{Counters, Gaps};
 use super::replica::{Around, Replica};
 use super::request::{Requests, State};
@@ -400,7 +400,10 @@ impl Engine {
         let fits = self.fleet.pools.iter().all(|pool| {
             let tokens = if pool.role == Role::Prefill { isl } else { isl + osl };
             let whole = !pool.policy.reserves() || isl <= pool.token_budget;
-            whole && tokens.div_ceil(self.fleet.block_tok) <= pool.kv_blocks
+            // SGLang keeps less than a block away from the last request that runs.
+            let spare =
+                if matches!(pool.policy, Policy::Sglang(_)) { self.fleet.block_tok } else { 0 };
+            whole && (tokens + spare).div_ceil(self.fleet.block_tok) <= pool.kv_blocks
         });
         if !fits {
             self.reject(r, at);

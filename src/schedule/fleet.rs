@@ -41,8 +41,25 @@ pub enum Policy {
     },
     /// Orca: requests join and leave every step, whole prompts, memory for the longest answer.
     Orca,
+    /// SGLang: prompts first and alone, memory by estimate, retraction.
+    Sglang(SglangSpec),
     /// Request-level batching: a batch is formed when the last one is done, whole prompts.
     Static,
+}
+
+/// The settings of SGLang's rule; shares are in units of 2⁻²⁰.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SglangSpec {
+    /// Whether the queue is ordered by the longest cached prefix, or by arrival.
+    pub longest_prefix_first: bool,
+    /// Share of what running requests may still generate that is kept free for them at first.
+    pub ratio: u64,
+    /// The least that this share falls to.
+    pub least_ratio: u64,
+    /// How much it falls in a decode step.
+    pub decay: u64,
+    /// Tokens that requests say they may generate, where their answers are shorter.
+    pub most_new_tok: u64,
 }
 
 impl Policy {
@@ -256,6 +273,12 @@ impl FleetSpec {
         }
         for (at, pool) in self.pools.iter().enumerate() {
             pool.check(at)?;
+            let sglang = matches!(pool.policy, Policy::Sglang(_));
+            if sglang && pool.token_budget < self.block_tok {
+                let name = format!("pools[{at}].token_budget");
+                let allowed = format!("a block, {}, or more under sglang", self.block_tok);
+                return Err(Error::range(name, pool.token_budget, allowed));
+            }
             let kv_tok = pool.kv_blocks.saturating_mul(self.block_tok);
             pool.table.check_context(kv_tok)?;
             if let Some(cap) = &pool.cap {
@@ -310,6 +333,18 @@ impl PoolSpec {
         if self.policy.reserves() && (self.role != Role::Mixed || self.cache.is_some()) {
             let allowed = "vllm on this pool; the others need a mixed pool without prefix cache";
             return Err(Error::range(name("policy"), format!("{:?}", self.policy), allowed));
+        }
+        if let Policy::Sglang(rule) = self.policy {
+            if self.role != Role::Mixed {
+                let allowed = "vllm on this pool; sglang needs a mixed pool";
+                return Err(Error::range(name("policy"), "sglang", allowed));
+            }
+            let whole = 1 << 20;
+            if rule.ratio > whole || rule.least_ratio > rule.ratio || rule.decay > whole {
+                let given = format!("{} falling to {}", rule.ratio, rule.least_ratio);
+                let allowed = "shares in 2^-20 that fall, at most 2^20";
+                return Err(Error::range(name("sglang"), given, allowed));
+            }
         }
         if self.window_ps > 0 && self.role == Role::Decode {
             let allowed = "0 on a decode pool: nobody waits to fill a decode step";

@@ -41,7 +41,7 @@ pub use clock::{NEVER, Ps};
 pub use engine::{Engine, Stop, Watch};
 pub use fleet::{
     CacheSpec, Disaggregation, FirstToken, FleetSpec, LinkSpec, Policy, PoolSpec, Role, Routing,
-    TierSpec,
+    SglangSpec, TierSpec,
 };
 pub use metrics::{Counters, Gaps};
 pub use mixed::MixedAttention;

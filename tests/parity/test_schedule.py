@@ -24,6 +24,8 @@ COUNTED = (
     "local_prompts",
 )
 
+SGLANG = ("chunked", "deferred", "retracted", "deduped")
+
 
 def make_table(rng, max_tok, max_seqs, scale):
     """A random table: monotone in tokens, like real ones, but with rough edges."""
@@ -88,12 +90,13 @@ def plain_pool(pool):
     same = {
         name: getattr(pool, name)
         for name in records.Pool.__dataclass_fields__
-        if name not in ("table", "cache", "cap")
+        if name not in ("table", "cache", "cap", "sglang")
     }
     cap = None
     if pool.cap_w is not None:
         cap = plain(schedule.below_power(pool.table, cap_w=pool.cap_w))
-    return records.Pool(**same, table=plain(pool.table), cache=cache, cap=cap)
+    sglang = records.Rule(**schedule.sglang_shares(pool.sglang))
+    return records.Pool(**same, table=plain(pool.table), cache=cache, cap=cap, sglang=sglang)
 
 
 def settings_of(fleet):
@@ -114,16 +117,18 @@ def settings_of(fleet):
     )
 
 
-def make_case(seed):
+def make_case(seed, only=None):
+    """A random fleet and what arrives; of one mixed pool under the policy `only`, if given."""
     rng = np.random.default_rng(seed)
     block_tok = int(rng.choice([1, 4, 16]))
-    split = bool(rng.integers(2))
+    split = bool(rng.integers(2)) and only is None
     longest = int(rng.choice([12, 60, 200]))
     scale = int(rng.choice([3, 200, 10_000]))
     pools = []
     for role in ("prefill", "decode") if split else ("mixed",):
         max_seqs = int(rng.integers(1, 9))
-        budget = int(rng.integers(max_seqs, max_seqs + longest))
+        # Mostly tight, sometimes so wide that several prompts fit in one step.
+        budget = int(rng.integers(max_seqs, max_seqs + longest)) * int(rng.choice([1, 1, 4]))
         # Tight memory, so that preemption and blocked queues are common.
         fewest = -(-2 * longest // block_tok)
         kv_blocks = int(rng.integers(fewest, fewest * 3 + 2))
@@ -132,14 +137,15 @@ def make_case(seed):
                 name=role,
                 role=role,
                 replicas=int(rng.integers(1, 4)),
-                table=make_table(rng, budget + int(rng.integers(0, 3)), max_seqs, scale),
-                token_budget=budget,
+                table=make_table(
+                    rng, max(budget, block_tok) + int(rng.integers(0, 3)), max_seqs, scale
+                ),
+                token_budget=max(budget, block_tok),
                 max_seqs=max_seqs,
-                kv_blocks=kv_blocks,
                 watermark_blocks=int(rng.integers(0, 2)),
                 window_ps=0 if role == "decode" else int(rng.choice([0, 0, scale * 50])),
                 fill_tok=int(rng.integers(1, longest)),
-                **make_policy(rng, role, longest),
+                **{"kv_blocks": kv_blocks} | make_policy(rng, role, longest, fewest, only),
                 cap_w=float(rng.choice([0.3, 3, 40])) if rng.random() < 0.3 else None,
             )
         )
@@ -169,6 +175,8 @@ def make_case(seed):
     cached = (isl * rng.random(count) * rng.integers(0, 2)).astype(np.int64)
     spread = scale * longest * int(rng.choice([0, 1, 40]))
     arrival = np.sort(rng.integers(0, spread + 1, count))
+    if rng.random() < 0.3:  # in bursts, so that equal prompts are computed side by side
+        arrival = arrival // (spread // 4 + 1) * (spread // 4 + 1)
     units = [[] for _ in range(count)]
     if rng.random() < 0.6:
         units = make_units(rng, isl, osl, unit_blocks * block_tok)
@@ -193,8 +201,19 @@ def make_case(seed):
     return fleet, arrivals
 
 
-def make_policy(rng, role, longest):
-    policy = str(rng.choice(["vllm", "vllm", "vllm", "orca", "static"]))
+def make_policy(rng, role, longest, fewest, only):
+    policy = only or str(rng.choice(["vllm", "vllm", "sglang", "sglang", "orca", "static"]))
+    if role == "mixed" and policy == "sglang":
+        return {
+            "policy": policy,
+            "kv_blocks": fewest + 1 + int(rng.choice([0, 0, fewest])),
+            "cache": make_cache(rng, longest) if rng.random() < 0.7 else None,
+            "sglang": schedule.SGLang(
+                order=str(rng.choice(["fcfs", "lpm", "lpm"])),
+                conservativeness=float(rng.choice([0, 0, 0.05, 0.3, 1.0, 1.5])),
+                most_new_tok=int(rng.choice([0, 0, 0, 9, 2 * longest, 8000])),
+            ),
+        }
     if role != "mixed" or policy == "vllm":
         return {
             "cache": make_cache(rng, longest) if rng.random() < 0.6 else None,
@@ -229,15 +248,16 @@ def make_units(rng, isl, osl, unit_tok):
         start = []
         if i and rng.random() < 0.7:
             parent = units[int(rng.integers(0, i))]
-            start = parent[: int(rng.integers(0, len(parent) + 1))][:named]
+            kept = len(parent) if rng.random() < 0.3 else int(rng.integers(0, len(parent) + 1))
+            start = parent[:kept][:named]
         own = list(range(fresh, fresh + named - len(start)))
         fresh += len(own)
         units.append(start + own)
     return units
 
 
-def check(seed):
-    fleet, arrivals = make_case(seed)
+def check(seed, only=None):
+    fleet, arrivals = make_case(seed, only)
     outcome = schedule.run(fleet, arrivals)
     simulation = reference.Simulation(
         [plain_pool(pool) for pool in fleet.pools], settings_of(fleet)
@@ -295,7 +315,19 @@ def test_the_random_cases_reach_every_corner():
     assert min(seen.values()) > 40, {name: count for name, count in seen.items() if count <= 40}
 
 
+def test_the_random_cases_reach_every_corner_of_sglang():
+    """Prompts are cut, deferred behind their like, retracted and found to be computed twice."""
+    seen = dict.fromkeys(SGLANG, 0)
+    for seed in range(200):
+        simulation = check(seed, only="sglang")
+        for name in SGLANG:
+            seen[name] += getattr(simulation, name)
+    assert min(seen.values()) > 30, seen
+
+
 @pytest.mark.long
 def test_ten_thousand_random_fleets():
     for seed in range(10_000, 20_000):
         check(seed)
+        if seed % 4 == 0:
+            check(seed, only="sglang")

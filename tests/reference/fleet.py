@@ -25,6 +25,17 @@ class Table:
 
 
 @dataclass
+class Rule:
+    """SGLang's settings; shares in 2^-20."""
+
+    longest_prefix_first: bool = True
+    ratio: int = 0
+    least_ratio: int = 0
+    decay: int = 0
+    most_new_tok: int = 0
+
+
+@dataclass
 class Pool:
     role: str
     replicas: int
@@ -36,6 +47,7 @@ class Pool:
     window_ps: int = 0
     fill_tok: int = 0
     policy: str = "vllm"
+    sglang: Rule | None = None
     chunk_tok: int = 0  # most tokens of one prompt in a step; 0: no such bound
     cap: Table | None = None  # what a step takes at least
     cache: tuple | None = None  # ([tier, tier], reused only)
@@ -128,6 +140,8 @@ class Replica:
     prompt_tok: int = 0
     context_tok: int = 0
     queue_ps: int = 0
+    share: int = 0  # of what running requests may still generate that is kept free (SGLang)
+    full: bool = False  # nobody is admitted until a request leaves (SGLang)
 
 
 COUNTERS = [

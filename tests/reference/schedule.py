@@ -27,11 +27,12 @@ from reference.fleet import COUNTERS, NEVER, Replica, Request
 from reference.memory import Memory
 from reference.price import Price
 from reference.router import Router
+from reference.sglang import SGLang
 
 GAP_SUB_BITS = 7
 
 
-class Simulation(Memory, Router, Price):
+class Simulation(Memory, Router, SGLang, Price):
     def __init__(self, pools, settings):
         self.pools = pools
         self.settings = settings
@@ -43,12 +44,15 @@ class Simulation(Memory, Router, Price):
         for pool in pools:
             for _ in range(pool.replicas):
                 self.replicas.append(Replica(pool, len(self.replicas), pool.kv_blocks))
+                if pool.policy == "sglang":
+                    self.replicas[-1].share = pool.sglang.ratio
         self.count = {id(pool): dict.fromkeys(COUNTERS, 0) for pool in pools}
         self.gaps = {}
         self.gap_sum = 0
         self.pulls = []
         self.requests = []
         self.bounded = 0  # how often a prompt could have had more of a step
+        self.chunked = self.deferred = self.retracted = self.deduped = 0  # what SGLang's rule did
         self.stalls = 0  # how often a request that decodes found the budget used up
 
     # --- small words -----------------------------------------------------------------------------
@@ -126,11 +130,12 @@ class Simulation(Memory, Router, Price):
     def arrive(self, request, now):
         request.arrival_ps = now
         for pool in self.pools:
-            if pool.policy != "vllm" and request.isl > pool.token_budget:
+            if pool.policy in ("orca", "static") and request.isl > pool.token_budget:
                 self.reject(request)
                 return
             tokens = request.isl if pool.role == "prefill" else request.isl + request.osl
-            if self.blocks(tokens) > pool.kv_blocks:
+            spare = self.block if pool.policy == "sglang" else 0
+            if self.blocks(tokens + spare) > pool.kv_blocks:
                 self.reject(request)
                 return
         self.flying += 1
@@ -158,6 +163,7 @@ class Simulation(Memory, Router, Price):
         if request.state == "loading":
             request.state = "loaded"
             home.loaded.append(request)
+            home.full = False
             return
         self.give_back(request.prefill, request, request.isl)
         request.state = "ready"
@@ -175,6 +181,11 @@ class Simulation(Memory, Router, Price):
             if sum(new) < pool.fill_tok and until > now:
                 replica.holds = until
                 return
+        if pool.policy == "sglang":
+            if self.start_sglang(replica, now):
+                replica.started = now
+                replica.ends = now + self.price(replica)[0]
+            return
         while True:
             replica.plan = []
             preempted = self.plan_running(replica)
@@ -268,19 +279,25 @@ class Simulation(Memory, Router, Price):
         if request.state == "handed":
             self.pull(replica, request, found, now)
             return 0
-        if pool.cache is not None:
-            ready = self.claim(replica, request, found, now)
-            self.count_hits(replica, request, found)
-            request.computed = len(found) * self.settings.unit_tok
-            if ready > now:
-                request.state = "loading"
-                replica.coming += 1
-                self.pulls.append((ready, request.number))
-                return 0
-        else:
-            request.computed = min(request.cached, request.tokens - 1)
-            self.take(replica, self.blocks(most if whole else request.computed))
+        if not self.bring_in(replica, request, found, now, most if whole else None):
+            return 0
         return self.admit(replica, request, budget)
+
+    def bring_in(self, replica, request, found, now, whole=None):
+        """Take the cached start; whether it is in place, or is being read back."""
+        if replica.pool.cache is None:
+            request.computed = min(request.cached, request.tokens - 1)
+            self.take(replica, self.blocks(request.computed if whole is None else whole))
+            return True
+        ready = self.claim(replica, request, found, now)
+        self.count_hits(replica, request, found)
+        request.computed = len(found) * self.settings.unit_tok
+        if ready > now:
+            request.state = "loading"
+            replica.coming += 1
+            self.pulls.append((ready, request.number))
+            return False
+        return True
 
     def admit(self, replica, request, budget):
         done = request.computed
@@ -349,12 +366,16 @@ class Simulation(Memory, Router, Price):
 
     def requeue(self, replica, request):
         self.give_back(replica, request, request.computed)
+        self.begin_again(replica, request)
+        replica.waiting.insert(0, request)
+
+    def begin_again(self, replica, request):
+        replica.full = False
         request.computed = 0
         request.decoding = False
         request.state = "queued"
         request.preemptions += 1
         self.count[id(replica.pool)]["preemptions"] += 1
-        replica.waiting.insert(0, request)
 
     # --- ending a step ---------------------------------------------------------------------------
 
@@ -381,6 +402,8 @@ class Simulation(Memory, Router, Price):
         if request.preemptions:
             self.count[id(replica.pool)]["recomputed_tok"] += q
         request.computed += q
+        if replica.pool.policy == "sglang":
+            self.register_shared(replica, request, request.computed - q, request.computed)
         if request.computed < request.tokens:
             return
         if replica.pool.role == "prefill":
@@ -402,6 +425,7 @@ class Simulation(Memory, Router, Price):
         replica.running.remove(request)
         self.give_back(replica, request, request.computed)
         replica.context_tok -= request.isl
+        replica.full = False
         request.state = "done"
         request.last_ps = now
         self.followed(request, now)

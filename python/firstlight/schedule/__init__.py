@@ -12,8 +12,8 @@ Queued ─► Loading ─► Loaded ─► Prefilling                        a p
 """
 
 from firstlight.schedule.arrivals import Arrivals
-from firstlight.schedule.compiled import below_power, engine, gap_edges_ps
-from firstlight.schedule.fleet import Cache, Disaggregation, Fleet, Pool, Routing, Tier
+from firstlight.schedule.compiled import below_power, engine, gap_edges_ps, sglang_shares
+from firstlight.schedule.fleet import Cache, Disaggregation, Fleet, Pool, Routing, SGLang, Tier
 from firstlight.schedule.outcome import NEVER, STATES, Limits, Outcome
 from firstlight.schedule.report import power_w, request_table, write_table, write_timeline
 from firstlight.schedule.run import EVENTS_A_CALL, loaded, run
@@ -30,6 +30,7 @@ __all__ = [
     "Outcome",
     "Pool",
     "Routing",
+    "SGLang",
     "Tier",
     "below_power",
     "engine",
@@ -38,6 +39,7 @@ __all__ = [
     "power_w",
     "request_table",
     "run",
+    "sglang_shares",
     "write_table",
     "write_timeline",
 ]

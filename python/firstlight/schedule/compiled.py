@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from firstlight import _core
-    from firstlight.schedule.fleet import Cache, Fleet, Pool
+    from firstlight.schedule.fleet import Cache, Fleet, Pool, SGLang
     from firstlight.steps import StepTable
 
 
@@ -78,6 +78,7 @@ def _pool(pool: Pool, table: _core.StepTable) -> dict[str, Any]:
     return {
         "policy": pool.policy,
         "chunk_tok": pool.chunk_tok,
+        "sglang": sglang_shares(pool.sglang),
         "role": pool.role,
         "replicas": pool.replicas,
         "table": table,
@@ -89,6 +90,32 @@ def _pool(pool: Pool, table: _core.StepTable) -> dict[str, Any]:
         "fill_tok": pool.fill_tok,
         "cache": None if pool.cache is None else _cache(pool.cache),
         "cap": None if pool.cap_w is None else compiled(below_power(pool.table, cap_w=pool.cap_w)),
+    }
+
+
+def sglang_shares(settings: SGLang) -> dict[str, Any]:
+    """Return the settings of SGLang's rule as the engine takes them, shares in 2⁻²⁰.
+
+    Source:
+        sgl-project/sglang, `srt/environ.py`: initial ratio 0.7, least 0.14 of it, 600 decay steps.
+
+    Raises:
+        ScheduleError: A value is out of range.
+    """
+    if settings.order not in ("lpm", "fcfs"):
+        raise ScheduleError(f"sglang.order={settings.order!r} is not allowed; lpm or fcfs")
+    if not 0 <= settings.conservativeness <= 100:
+        raise ScheduleError(
+            f"sglang.conservativeness={settings.conservativeness!r} is not allowed; 0 to 100"
+        )
+    ratio = min(0.7 * settings.conservativeness, 1.0)
+    most, least = round(ratio * 2**20), round(0.14 * ratio * 2**20)
+    return {
+        "longest_prefix_first": settings.order == "lpm",
+        "ratio": most,
+        "least_ratio": least,
+        "decay": (most - least) // 600,
+        "most_new_tok": settings.most_new_tok,
     }
 
 

@@ -91,6 +91,24 @@ class Disaggregation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SGLang:
+    """Settings of the ``sglang`` policy, named as that server names them.
+
+    Attributes:
+        order: ``lpm``: the longest cached prefix first (by arrival while more than 128 wait);
+            ``fcfs``: by arrival.
+        conservativeness: ``schedule_conservativeness``. A running request keeps 0.7 of this, times
+            what it may still generate, free at first; 0.14 of that after 600 decode steps.
+        most_new_tok: What requests name as ``max_new_tokens`` where their answers turn out shorter;
+            0: they name their answer's length [tok].
+    """
+
+    order: Literal["lpm", "fcfs"] = "lpm"
+    conservativeness: float = 1.0
+    most_new_tok: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """Identical replicas under one policy.
 
@@ -108,9 +126,11 @@ class Pool:
         cache: Prefix cache of each replica.
         policy: Who is in a step. ``vllm``: the v1 rule, running first, then the queue, prompts in
             chunks; ``orca``: requests join and leave every step, but prompts are whole and memory
-            is reserved for the whole answer; ``static``: a batch is formed when the last is done.
+            is reserved for the whole answer; ``static``: a batch is formed when the last is done;
+            ``sglang``: prompts first and alone, memory by estimate, retraction.
         chunk_tok: Most tokens of one prompt in a step under ``vllm``
             (`long_prefill_token_threshold`); 0: no such bound [tok].
+        sglang: Settings under ``sglang``.
         cap_w: Most power of a replica's device group above its idle power [W]; a step that would
             draw more takes longer, at the same energy. None: no cap.
     """
@@ -127,8 +147,9 @@ class Pool:
     fill_tok: int = 0
     cache: Cache | None = None
     cap_w: float | None = None
-    policy: Literal["vllm", "orca", "static"] = "vllm"
+    policy: Literal["vllm", "orca", "static", "sglang"] = "vllm"
     chunk_tok: int = 0
+    sglang: SGLang = SGLang()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,8 +162,45 @@ impl Replica {
         self.register(r, 0, tokens, requests, fleet);
     }
 
+    /// Shares the whole units among tokens `from..to` of `r`, now computed: where the cache has one
+    /// already, that is used and the blocks of the other are given back.
+    pub(super) fn register_shared(&mut self, r: u32, from: u64, to: u64, around: &mut Around<'_>) {
+        let fleet = around.fleet;
+        let side = self.side(fleet);
+        let Some(cache) = &mut self.cache else { return };
+        let range = around.requests.unit_range(r);
+        let (from, to) = (index(from / fleet.unit_tok), index(to / fleet.unit_tok));
+        let mut twice = 0;
+        for at in range.start + from..(range.start + to).min(range.end) {
+            if around.requests.unit_users[at] & side != 0 {
+                continue;
+            }
+            around.requests.unit_users[at] |= side;
+            let id = around.requests.unit_of[at];
+            if !cache.register(id) && cache.share(id) {
+                twice += fleet.unit_blocks();
+            }
+        }
+        self.free += twice;
+        around.counters.blocks_freed += twice;
+    }
+
     /// Gives back everything `r` holds here for `computed` tokens.
     pub(crate) fn give_back(
+        &mut self,
+        r: u32,
+        computed: u64,
+        requests: &mut Requests,
+        counters: &mut Counters,
+        fleet: &FleetSpec,
+    ) {
+        // Units of the answer become findable only now.
+        self.register(r, 0, computed, requests, fleet);
+        self.release(r, computed, requests, counters, fleet);
+    }
+
+    /// As [`Replica::give_back`], without making the answer findable.
+    pub(super) fn release(
         &mut self,
         r: u32,
         computed: u64,
@@ -175,14 +212,10 @@ impl Replica {
         if self.policy.reserves() {
             blocks = self.blocks(requests.most_tok(r));
         }
-        if self.cache.is_some() {
-            // Units of the answer become findable only now.
-            self.register(r, 0, computed, requests, fleet);
-            let side = self.side(fleet);
-            let range = requests.unit_range(r);
-            let cache = self.cache.as_mut().expect("Invariant: it has a cache");
+        let side = self.side(fleet);
+        if let Some(cache) = &mut self.cache {
             // The tail is freed first, so that it is evicted first.
-            for at in range.rev() {
+            for at in requests.unit_range(r).rev() {
                 if requests.unit_users[at] & side != 0 {
                     requests.unit_users[at] &= !side;
                     if !cache.leave(requests.unit_of[at]) {

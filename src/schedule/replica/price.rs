@@ -67,7 +67,7 @@ impl Replica {
         let spec = &around.fleet.pools[self.pool];
         let table = &*spec.table;
         let imitate = around.fleet.imitate_dynosim;
-        let n = self.decoding.n;
+        let n = self.seqs_in_step();
         let context = if imitate && n > 0 {
             (spec.kv_blocks - self.free) * self.decoding.block_tok()
         } else {
@@ -80,7 +80,16 @@ impl Replica {
             let first = table.step_ps(n, n, attn);
             let growth = table.decode_attn_ctx_ps[index(n)] * n;
             let (pace, same) = Pace::of(first, growth, spec.cap.as_deref(), n, context);
-            let single = preempted || !self.joined.is_empty() || table.mixed.is_some() || imitate;
+            self.stalled_ps = if self.prompts_alone && n > self.joined.len() as u64 {
+                now - self.last_decode
+            } else {
+                0
+            };
+            let single = preempted
+                || self.stalled_ps > 0
+                || !self.joined.is_empty()
+                || table.mixed.is_some()
+                || imitate;
             let steps = if single {
                 1
             } else {
@@ -158,23 +167,27 @@ impl Replica {
         // The first step's blocks were taken when it was planned.
         let blocks = self.decode_blocks_after(steps - 1);
         self.take(blocks, counters, around.fleet);
-        if self.joined.is_empty() {
+        if self.joined.is_empty() && self.stalled_ps == 0 {
             around.gaps.add_run(first, growth, steps, n);
         } else {
-            around.gaps.add(first, n - self.joined.len() as u64);
+            around.gaps.add(first + self.stalled_ps, n - self.joined.len() as u64);
             self.count_pauses(now, around);
         }
+        self.last_decode = now;
+        self.outlook.pass(steps - 1);
         self.decoding.pass(steps);
         self.finish_due(now, around);
     }
 
     pub(super) fn end_step(&mut self, lasted: Ps, now: Ps, around: &mut Around<'_>) {
-        let n = self.decoding.n;
+        let n = self.seqs_in_step();
         self.book_step(lasted, around);
-        around.gaps.add(lasted, n - self.joined.len() as u64);
-        self.count_pauses(now, around);
-        self.decoding.pass(1);
-        self.finish_due(now, around);
+        if n > 0 {
+            around.gaps.add(lasted, n - self.joined.len() as u64);
+            self.count_pauses(now, around);
+            self.decoding.pass(1);
+            self.finish_due(now, around);
+        }
         let chunks = std::mem::take(&mut self.chunks);
         for &(r, q) in &chunks {
             if around.requests[r].preemptions > 0 {
@@ -190,7 +203,7 @@ impl Replica {
     fn book_step(&self, lasted: Ps, around: &mut Around<'_>) {
         let prompts = &self.prompts;
         let table = &*around.fleet.pools[self.pool].table;
-        let (n, context) = (self.decoding.n, self.decoding.context);
+        let (n, context) = (self.seqs_in_step(), self.decoding.context);
         let decode_attn_pj = if n > 0 { table.decode_attn_pj(n, context) } else { 0 };
         let alone = table.linear_ps[index(prompts.tok)] + prompts.attn.prefill;
         let both = u128::from(alone)
@@ -242,6 +255,9 @@ impl Replica {
     fn end_chunk(&mut self, r: u32, q: u64, now: Ps, around: &mut Around<'_>) {
         let computed = self.computed(r, around.requests) + q;
         around.requests[r].computed = computed.cast_signed();
+        if self.prompts_alone {
+            self.register_shared(r, computed - q, computed, around);
+        }
         if computed < around.requests.num_tok(r) {
             return;
         }
@@ -270,6 +286,9 @@ impl Replica {
             around.handed.push(r);
         } else {
             self.decoding.enter(r, computed, around.requests);
+            if self.prompts_alone {
+                self.joined.push(r);
+            }
         }
     }
 
@@ -302,6 +321,7 @@ impl Replica {
         around.requests.last_ps[r as usize] = now;
         around.requests[r].state = State::Done;
         around.told.push(r);
+        self.outlook.is_full = false;
         self.context_tok -= u64::from(around.requests[r].isl_tok);
         if around.pool(self.pool).role != Role::Prefill {
             self.load -= 1;
