@@ -10,9 +10,9 @@ use pyo3::types::PyDict;
 
 use crate::error::Error;
 use crate::schedule::{
-    CacheSpec, Counters, Disaggregation, Engine, FirstToken, FleetSpec, Gaps, LinkSpec,
+    CacheSpec, Counters, Disaggregation, Engine, Fault, FirstToken, FleetSpec, Gaps, LinkSpec,
     MixedAttention, Policy, PoolSpec, Requests, Role, Routing, Segment, SglangSpec, StepTable,
-    Stop, TierSpec, Watch,
+    Stop, TierSpec, Trouble, Watch,
 };
 
 /// Step costs of one replica, checked and kept in Rust.
@@ -234,6 +234,30 @@ impl PyEngine {
         };
         columns.check()?;
         py.detach(|| columns.push_to(&mut self.0)).map_err(Into::into)
+    }
+
+    /// Adds a fault: "down", "slow" (with its step costs), "link-down" or "link-slow".
+    #[pyo3(signature = (*, kind, replica, from_ps, until_ps, table=None, slower_1024=1024))]
+    fn add_fault(
+        &mut self,
+        kind: &str,
+        replica: u32,
+        from_ps: u64,
+        until_ps: u64,
+        table: Option<Py<PyStepTable>>,
+        slower_1024: u64,
+    ) -> PyResult<()> {
+        let trouble = match (kind, table) {
+            ("down", None) => Trouble::Down,
+            ("slow", Some(table)) => Trouble::Slow(Arc::clone(&table.get().0)),
+            ("link-down", None) => Trouble::LinkDown,
+            ("link-slow", None) => Trouble::LinkSlow(slower_1024),
+            (other, _) => {
+                let allowed = "down, link-down or link-slow, or slow with a table";
+                return Err(Error::range("fault.kind", other, allowed).into());
+            }
+        };
+        Ok(self.0.add_fault(Fault { replica, from_ps, until_ps, trouble })?)
     }
 
     /// Keeps at most `most` requests in flight; 0: any number.
@@ -486,6 +510,8 @@ fn read_counters(counters: &Counters) -> BTreeMap<&'static str, u128> {
         ("decode_tok", u128::from(c.decode_tok)),
         ("emitted_tok", u128::from(c.emitted_tok)),
         ("preemptions", u128::from(c.preemptions)),
+        ("rerouted", u128::from(c.rerouted)),
+        ("lost_tok", u128::from(c.lost_tok)),
         ("blocks_taken", u128::from(c.blocks_taken)),
         ("blocks_freed", u128::from(c.blocks_freed)),
         ("pulled_tok", u128::from(c.pulled_tok)),

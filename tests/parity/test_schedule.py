@@ -22,6 +22,8 @@ COUNTED = (
     "pull_saved_tok",
     "capped_ps",
     "local_prompts",
+    "rerouted",
+    "lost_tok",
 )
 
 SGLANG = ("chunked", "deferred", "retracted", "deduped")
@@ -198,7 +200,38 @@ def make_case(seed, only=None):
         think_ps=rng.integers(0, scale * 40, count).astype(np.uint64) * int(rng.integers(0, 2)),
         in_flight=int(rng.choice([0, 0, 1, 5])),
     )
-    return fleet, arrivals
+    return fleet, arrivals, make_faults(rng, fleet, spread + 20 * scale * longest)
+
+
+def make_faults(rng, fleet, span):
+    """Often none; else some, early enough to hit a run that is under way."""
+    replicas = [pool for pool in fleet.pools for _ in range(pool.replicas)]
+    faults = []
+    for _ in range(int(rng.choice([0, 0, 1, 3, 6]))):
+        number = int(rng.integers(0, len(replicas)))
+        pool = replicas[number]
+        kinds = ["down", "down", "slow"] + ["link-down", "link-slow"] * (pool.role == "decode")
+        kind = str(rng.choice(kinds))
+        begin = int(rng.integers(0, span))
+        table = None
+        if kind == "slow":
+            table = schedule.slower_table(pool.table, factor=float(rng.choice([1.2, 2.0])))
+        faults.append(
+            schedule.Fault(
+                kind=kind,
+                replica=number,
+                from_ps=begin,
+                until_ps=begin + int(rng.integers(1, span // 4 + 2)),
+                table=table,
+                slower=float(rng.choice([1.0, 2.5])) if kind == "link-slow" else 1.0,
+            )
+        )
+    return tuple(faults)
+
+
+def plain_fault(fault):
+    what = plain(fault.table) if fault.kind == "slow" else round(1024 * fault.slower)
+    return (fault.kind, fault.replica, fault.from_ps, fault.until_ps, what)
 
 
 def make_policy(rng, role, longest, fewest, only):
@@ -257,8 +290,8 @@ def make_units(rng, isl, osl, unit_tok):
 
 
 def check(seed, only=None):
-    fleet, arrivals = make_case(seed, only)
-    outcome = schedule.run(fleet, arrivals)
+    fleet, arrivals, faults = make_case(seed, only)
+    outcome = schedule.run(fleet, arrivals, faults=faults)
     simulation = reference.Simulation(
         [plain_pool(pool) for pool in fleet.pools], settings_of(fleet)
     )
@@ -274,7 +307,7 @@ def check(seed, only=None):
         arrivals.think_ps.tolist(),
         strict=True,
     )
-    simulation.run(list(rows), arrivals.in_flight)
+    simulation.run(list(rows), arrivals.in_flight, [plain_fault(fault) for fault in faults])
     came = [r.arrival_ps for r in simulation.requests if r.state != "rejected"]
     assert outcome.arrival_ps[outcome.state != STATE["rejected"]].tolist() == came, seed
     assert outcome.first_ps.tolist() == [r.first_ps for r in simulation.requests], seed
@@ -301,6 +334,7 @@ def test_the_random_cases_reach_every_corner():
     seen = dict.fromkeys(
         ("preempted", "handed", "done", "long", "followed", "bounded", *COUNTED), 0
     )
+    survived = 0
     for seed in range(400):
         simulation = check(seed)
         seen["preempted"] += sum(r.preemptions for r in simulation.requests)
@@ -309,10 +343,12 @@ def test_the_random_cases_reach_every_corner():
         seen["long"] += sum(r.osl > 50 for r in simulation.requests)
         seen["followed"] += sum(bool(r.parents) and r.state == "done" for r in simulation.requests)
         seen["bounded"] += simulation.bounded
+        survived += simulation.survived
         assert simulation.stalls == 0, seed
         for name in COUNTED:
             seen[name] += sum(count[name] for count in simulation.counters())
     assert min(seen.values()) > 40, {name: count for name, count in seen.items() if count <= 40}
+    assert survived > 5  # a KV cache outlived the replica it was to go to
 
 
 def test_the_random_cases_reach_every_corner_of_sglang():

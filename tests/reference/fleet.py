@@ -142,6 +142,22 @@ class Replica:
     queue_ps: int = 0
     share: int = 0  # of what running requests may still generate that is kept free (SGLang)
     full: bool = False  # nobody is admitted until a request leaves (SGLang)
+    troubles: int = 0  # faults that keep it down
+    slow: Table | None = None  # step costs while a part of it has failed
+    link_1024: int = 1024
+    booked: dict = field(default_factory=dict)  # what the step under way costs
+
+    def up(self):
+        return self.troubles == 0
+
+    def empty(self):
+        """As at the beginning, but for what is wrong with it."""
+        fresh = Replica(self.pool, self.number, self.pool.kv_blocks)
+        if self.pool.policy == "sglang":
+            fresh.share = self.pool.sglang.ratio
+        for name in ("troubles", "slow", "link_1024", "link_free"):
+            setattr(fresh, name, getattr(self, name))
+        self.__dict__.update(fresh.__dict__)
 
 
 COUNTERS = [
@@ -153,6 +169,8 @@ COUNTERS = [
     "decode_tok",
     "emitted_tok",
     "preemptions",
+    "rerouted",
+    "lost_tok",
     "blocks_taken",
     "blocks_freed",
     "pulled_tok",

@@ -60,7 +60,7 @@ class Price:
         return alone, ask(0, 0, n, mean), beside + alone - ask(*longest, 0, 0)
 
     def price(self, replica):
-        table = replica.pool.table
+        table = replica.slow or replica.pool.table
         chunks = [(q, r.computed) for r, q in replica.plan if not r.decoding]
         contexts = [r.computed + 1 for r, _ in replica.plan if r.decoding]
         n, prefill_tok = len(contexts), sum(q for q, _ in chunks)

@@ -10,8 +10,9 @@ Rules, in the order they apply at one instant `t`:
    replica goes to the queue of a decode replica;
 2. pulls and read-backs that end at `t` are taken: the prefill side frees its blocks, the request is
    ready, or its prompt can go on;
-3. requests that arrive at `t` are routed;
-4. every replica that does nothing plans a step, or waits for a fuller pass.
+3. faults that begin or end at `t` do so;
+4. requests that arrive at `t` are routed;
+5. every replica that does nothing plans a step, or waits for a fuller pass.
 
 Planning a step: the running list in order, one token for each that decodes and what is left of the
 token budget for an unfinished prompt; when blocks do not suffice, the last of the running list is
@@ -26,13 +27,14 @@ from __future__ import annotations
 from reference.fleet import COUNTERS, NEVER, Replica, Request
 from reference.memory import Memory
 from reference.price import Price
+from reference.recovery import Recovery
 from reference.router import Router
 from reference.sglang import SGLang
 
 GAP_SUB_BITS = 7
 
 
-class Simulation(Memory, Router, SGLang, Price):
+class Simulation(Memory, Router, Recovery, SGLang, Price):
     def __init__(self, pools, settings):
         self.pools = pools
         self.settings = settings
@@ -80,7 +82,7 @@ class Simulation(Memory, Router, SGLang, Price):
 
     # --- the loop --------------------------------------------------------------------------------
 
-    def run(self, arrivals, in_flight=0):
+    def run(self, arrivals, in_flight=0, faults=()):
         """`arrivals`: (arrival_ps, isl, cached, osl, units, parents, think_ps), sorted."""
         self.requests = [Request(i, *row) for i, row in enumerate(arrivals)]
         self.coming = [(r.arrival_ps, r.number) for r in self.requests if not r.parents]
@@ -88,10 +90,12 @@ class Simulation(Memory, Router, SGLang, Price):
         self.backlog = []
         self.most = in_flight or len(self.requests)
         self.flying = 0
+        self.plan_faults(faults)
         while True:
             now = min(min(replica.ends, replica.holds) for replica in self.replicas)
             for queue in (self.coming, self.pulls):
                 now = min([now, *(at for at, _ in queue)])
+            now = min(now, self.next_fault())
             if now == NEVER:
                 return
             for replica in self.replicas:
@@ -100,9 +104,11 @@ class Simulation(Memory, Router, SGLang, Price):
             while self.pulls and min(self.pulls)[0] == now:
                 _, number = self.pulls.pop(self.pulls.index(min(self.pulls)))
                 self.pulled(self.requests[number])
+            while self.next_fault() == now:
+                self.turn_fault(now)
             self.take_arrivals(now)
             for replica in self.replicas:
-                if replica.ends == NEVER:
+                if replica.ends == NEVER and replica.up():
                     self.start(replica, now)
 
     def take_arrivals(self, now):
@@ -139,23 +145,12 @@ class Simulation(Memory, Router, SGLang, Price):
                 self.reject(request)
                 return
         self.flying += 1
-        replica, new = self.route(request)
-        if replica.pool.role == "decode":
-            request.decode = replica
-        else:
-            request.prefill = replica
-        self.assign(replica, request, new)
-        replica.waiting.append(request)
+        self.place(request)
 
     def hand_over(self, request, now):
         request.state = "handed"
         request.prompt_end_ps = now
-        request.decode, turned = self.choose_decode(
-            [r for r in self.replicas if r.pool.role == "decode"]
-        )
-        self.turns["decode"] += turned
-        self.assign(request.decode, request, 0)
-        request.decode.waiting.append(request)
+        self.place(request)
 
     def pulled(self, request):
         home = request.home()
@@ -183,8 +178,7 @@ class Simulation(Memory, Router, SGLang, Price):
                 return
         if pool.policy == "sglang":
             if self.start_sglang(replica, now):
-                replica.started = now
-                replica.ends = now + self.price(replica)[0]
+                self.set_going(replica, now)
             return
         while True:
             replica.plan = []
@@ -192,11 +186,14 @@ class Simulation(Memory, Router, SGLang, Price):
             if not preempted:
                 self.plan_waiting(replica, now)
             if replica.plan:
-                replica.started = now
-                replica.ends = now + self.price(replica)[0]
+                self.set_going(replica, now)
                 return
             if not preempted:
                 return
+
+    def set_going(self, replica, now):
+        ps, replica.booked = self.price(replica)
+        replica.started, replica.ends = now, now + ps
 
     def plan_running(self, replica):
         pool, budget = replica.pool, replica.pool.token_budget
@@ -351,7 +348,8 @@ class Simulation(Memory, Router, SGLang, Price):
         request.state = "pulling"
         replica.coming += 1
         begin = max(now, replica.link_free)
-        whole = (request.computed - here) * self.settings.link_tok_ps
+        tok_ps = self.settings.link_tok_ps * replica.link_1024 // 1024
+        whole = (request.computed - here) * tok_ps
         layers = self.settings.link_layers
         prompt_ps = request.prompt_end_ps - request.started_ps
         wire = whole - min(whole * (layers - 1) // layers, prompt_ps * (layers - 1) // layers)
@@ -380,9 +378,8 @@ class Simulation(Memory, Router, SGLang, Price):
     # --- ending a step ---------------------------------------------------------------------------
 
     def end(self, replica, now):
-        _, booked = self.price(replica)
         count = self.count[id(replica.pool)]
-        for name, value in booked.items():
+        for name, value in replica.booked.items():
             count[name] += value
         plan, replica.plan, replica.ends = replica.plan, [], NEVER
         # Requests that decode come first: what completes in this step, completes before a prompt.

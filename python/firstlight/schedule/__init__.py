@@ -13,6 +13,7 @@ Queued ─► Loading ─► Loaded ─► Prefilling                        a p
 
 from firstlight.schedule.arrivals import Arrivals
 from firstlight.schedule.compiled import below_power, engine, gap_edges_ps, sglang_shares
+from firstlight.schedule.fault import Fault, slower_table
 from firstlight.schedule.fleet import Cache, Disaggregation, Fleet, Pool, Routing, SGLang, Tier
 from firstlight.schedule.outcome import NEVER, STATES, Limits, Outcome
 from firstlight.schedule.report import power_w, request_table, write_table, write_timeline
@@ -25,6 +26,7 @@ __all__ = [
     "Arrivals",
     "Cache",
     "Disaggregation",
+    "Fault",
     "Fleet",
     "Limits",
     "Outcome",
@@ -40,6 +42,7 @@ __all__ = [
     "request_table",
     "run",
     "sglang_shares",
+    "slower_table",
     "write_table",
     "write_timeline",
 ]

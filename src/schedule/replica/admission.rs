@@ -101,7 +101,8 @@ impl Replica {
         around.requests[r].state = State::Pulling;
         self.coming += 1;
         let link = around.fleet.link;
-        let wire = link.left_after(link.tok_ps * (sent - here), around.requests.prompt_ps(r));
+        let tok_ps = link.tok_ps * self.link_1024 / 1024;
+        let wire = link.left_after(tok_ps * (sent - here), around.requests.prompt_ps(r));
         let begin = if shares { self.link_free.max(now) } else { now };
         self.link_free = begin + wire;
         around.counters.link_ps += u128::from(wire);

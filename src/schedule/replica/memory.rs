@@ -87,19 +87,30 @@ impl Replica {
         fleet: &FleetSpec,
     ) -> Found {
         self.settle_evictions(now, counters, fleet);
-        self.look_up(r, false, requests, fleet)
+        self.look_up_within(u64::from(requests[r].isl_tok), r, false, requests, fleet)
     }
 
     /// The longest cached start of `r`, short of its last token.
     pub(super) fn look_up(
-        &mut self,
+        &self,
         r: u32,
         hbm_only: bool,
         requests: &Requests,
         fleet: &FleetSpec,
     ) -> Found {
-        let Some(cache) = &mut self.cache else { return Found::default() };
-        let most = index((requests.num_tok(r) - 1) / fleet.unit_tok);
+        self.look_up_within(requests.num_tok(r), r, hbm_only, requests, fleet)
+    }
+
+    fn look_up_within(
+        &self,
+        tokens: u64,
+        r: u32,
+        hbm_only: bool,
+        requests: &Requests,
+        fleet: &FleetSpec,
+    ) -> Found {
+        let Some(cache) = &self.cache else { return Found::default() };
+        let most = index((tokens - 1) / fleet.unit_tok);
         let ids = requests.units(r);
         cache.look_up(&ids[..most.min(ids.len())], hbm_only)
     }
@@ -229,7 +240,7 @@ impl Replica {
     }
 
     /// Which of the two replicas that can hold a request this one is.
-    fn side(&self, fleet: &FleetSpec) -> u8 {
+    pub(super) fn side(&self, fleet: &FleetSpec) -> u8 {
         if fleet.pools[self.pool].role == Role::Decode { 2 } else { 1 }
     }
 }

@@ -13,12 +13,14 @@
 //! | [`vllm`] | who is in it by vLLM's rule, and by Orca's and that of static batches |
 //! | [`sglang`] | who is in it by SGLang's rule |
 //! | [`admission`] | how a request comes in |
+//! | [`failure`] | what is left when it fails |
 //! | [`preemption`] | who is thrown out when blocks run out |
 //! | [`price`] | what the step costs, and what its end changes |
 //! | [`memory`] | blocks, taken and given back |
 
 mod admission;
 mod decoding;
+mod failure;
 mod list;
 mod memory;
 mod plan;
@@ -29,12 +31,14 @@ mod vllm;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
 
 use super::cache::Cache;
 use super::clock::Ps;
 use super::fleet::{FirstToken, FleetSpec, Policy, PoolSpec, Role};
 use super::metrics::{Counters, Gaps};
 use super::request::{NONE, Requests, State};
+use super::steps::StepTable;
 use decoding::Decoding;
 use list::RunningList;
 use price::{Pace, Prompts, run_ps, steps_to_reach};
@@ -97,6 +101,16 @@ pub(crate) struct Replica {
     /// Requests that decode for the first time here in the coming step with decoding in it.
     joined: Vec<u32>,
     link_free: Ps,
+    /// How much longer its link takes, in 1/1024.
+    pub(crate) link_1024: u64,
+    /// Why it is down: so many faults.
+    pub(crate) troubles: u32,
+    /// Step costs while a part of it has failed.
+    slow: Option<Arc<StepTable>>,
+    /// What they are from the next step on.
+    slow_next: Option<Arc<StepTable>>,
+    /// End of the last step before a failure.
+    pub(crate) stopped_ps: Ps,
     /// Unfinished requests; on a prefill replica, prompt tokens to compute.
     pub(crate) load: u64,
     /// Prompt tokens that were to be computed when the requests were routed here, until they are.
@@ -157,6 +171,11 @@ impl Replica {
             chunks: Vec::new(),
             joined: Vec::new(),
             link_free: 0,
+            link_1024: 1024,
+            troubles: 0,
+            slow: None,
+            slow_next: None,
+            stopped_ps: 0,
             load: 0,
             prompt_tok: 0,
             context_tok: 0,
@@ -165,7 +184,7 @@ impl Replica {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        matches!(self.doing, Doing::Nothing | Doing::Holding)
+        matches!(self.doing, Doing::Nothing | Doing::Holding) && self.is_up()
     }
 
     /// When what is under way began, if it computes anything.
@@ -216,15 +235,32 @@ impl Replica {
         if cut { self.cut(now, spec) } else { None }
     }
 
-    /// Ends an open run at its first step boundary at or after `now`.
+    /// As [`Replica::cut_at`], if the step that begins there could admit anybody.
     fn cut(&mut self, now: Ps, spec: &PoolSpec) -> Option<Ps> {
-        let Doing::Run { start, first, growth, steps } = self.doing else { return None };
         if spec.token_budget <= self.decoding.n && !self.prompts_alone {
             return None;
         }
+        self.cut_at(now)
+    }
+
+    /// Ends an open run at its first step boundary at or after `now`.
+    fn cut_at(&mut self, now: Ps) -> Option<Ps> {
+        let Doing::Run { start, first, growth, steps } = self.doing else { return None };
         let fewer = steps_to_reach(now - start, first, growth).clamp(1, steps);
         self.doing = Doing::Run { start, first, growth, steps: fewer };
         Some(start + run_ps(first, growth, fewer))
+    }
+
+    /// Lets steps that begin from now on cost what `slow` says, or what they always cost; returns a
+    /// new end when that cuts a run short.
+    pub(crate) fn change(&mut self, slow: Option<Arc<StepTable>>, now: Ps) -> Option<Ps> {
+        self.slow_next = slow;
+        self.cut_at(now)
+    }
+
+    /// What the step under way costs, or the next one.
+    fn table<'a>(&'a self, spec: &'a PoolSpec) -> &'a StepTable {
+        self.slow.as_deref().unwrap_or(&spec.table)
     }
 
     /// Ends what is under way at `now`.

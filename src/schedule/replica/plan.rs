@@ -10,6 +10,9 @@ impl Replica {
     pub(crate) fn start(&mut self, now: Ps, around: &mut Around<'_>) -> Ps {
         debug_assert!(self.is_idle(), "Invariant: a replica starts only when it does nothing");
         self.doing = Doing::Nothing;
+        if self.slow.is_some() || self.slow_next.is_some() {
+            self.slow.clone_from(&self.slow_next);
+        }
         let spec = &around.fleet.pools[self.pool];
         if spec.window_ps > 0 && self.running.len == 0 && !self.waiting.is_empty() {
             let until = self.hold_until(spec, around.requests);

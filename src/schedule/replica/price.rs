@@ -65,7 +65,8 @@ impl Replica {
         around: &mut Around<'_>,
     ) -> Ps {
         let spec = &around.fleet.pools[self.pool];
-        let table = &*spec.table;
+        let slow = self.slow.clone();
+        let table = slow.as_deref().unwrap_or(&spec.table);
         let imitate = around.fleet.imitate_dynosim;
         let n = self.seqs_in_step();
         let context = if imitate && n > 0 {
@@ -151,7 +152,8 @@ impl Replica {
         now: Ps,
         around: &mut Around<'_>,
     ) {
-        let table = &*around.fleet.pools[self.pool].table;
+        let slow = self.slow.clone();
+        let table = slow.as_deref().unwrap_or(&around.fleet.pools[self.pool].table);
         let (n, k) = (self.decoding.n, u128::from(steps));
         let counters = &mut *around.counters;
         counters.steps += steps;
@@ -202,7 +204,7 @@ impl Replica {
     /// Counts a step with prompt work; a mixed step is split by the time each part alone would take.
     fn book_step(&self, lasted: Ps, around: &mut Around<'_>) {
         let prompts = &self.prompts;
-        let table = &*around.fleet.pools[self.pool].table;
+        let table = self.table(&around.fleet.pools[self.pool]);
         let (n, context) = (self.seqs_in_step(), self.decoding.context);
         let decode_attn_pj = if n > 0 { table.decode_attn_pj(n, context) } else { 0 };
         let alone = table.linear_ps[index(prompts.tok)] + prompts.attn.prefill;
