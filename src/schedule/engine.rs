@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use super::clock::{NEVER, NextEvents, Ps};
 use super::fault::{Fault, Faults, Trouble};
@@ -63,6 +64,10 @@ pub struct Engine {
     watch: Option<Watch>,
     pub(super) timeline: Option<Vec<Segment>>,
     pub(super) faults: Faults,
+    /// What a step of each replica costs.
+    pub(super) tables: Vec<Arc<StepTable>>,
+    /// What it costs from the next one on, where that is to change.
+    pub(super) new_tables: Vec<(usize, Arc<StepTable>)>,
     /// Requests that no replica can take because all of a pool are down.
     pub(super) stranded: Vec<u32>,
     missed: u64,
@@ -90,6 +95,8 @@ impl Engine {
             replicas.extend((0..spec.replicas).map(|_| Replica::new(pool, spec, fleet.block_tok)));
             ranges.push((spec.role, first..replicas.len()));
         }
+        let tables = replicas.iter().map(|replica: &Replica| &fleet.pools[replica.pool].table);
+        let tables = tables.cloned().collect();
         let span = |wanted: &[Role]| {
             let mut of_role = ranges.iter().filter(|(role, _)| wanted.contains(role));
             let first = of_role.clone().map(|(_, range)| range.start).min().unwrap_or(0);
@@ -113,6 +120,8 @@ impl Engine {
             watch: None,
             timeline: None,
             faults: Faults::default(),
+            tables,
+            new_tables: Vec::new(),
             stranded: Vec::new(),
             missed: 0,
             touched: Vec::new(),
@@ -272,8 +281,7 @@ impl Engine {
         loop {
             let arrival = self.next_arrival();
             let pull = self.pulls.peek().map_or(NEVER, |&Reverse((at, _))| at);
-            let fault = self.faults.next().unwrap_or(NEVER);
-            let at = self.next.earliest().min(pull).min(arrival).min(fault);
+            let at = self.next.earliest().min(pull).min(arrival).min(self.faults.next);
             if at > until || at == NEVER {
                 self.now = self.now.max(until.min(NEVER / 2));
                 return Stop::Reached;
@@ -295,7 +303,7 @@ impl Engine {
                 self.pulls.pop();
                 self.take_pulled(r, at);
             }
-            while self.faults.next() == Some(at) {
+            while self.faults.next == at {
                 self.turn_fault(at);
             }
             self.take_arrivals(at);
@@ -420,7 +428,8 @@ impl Engine {
     }
 
     /// Hears of the requests that emitted their first or last token.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "at the end of every step")]
+    #[inline(always)]
     pub(super) fn tell(&mut self, at: Ps) {
         while let Some(r) = self.told.pop() {
             self.judge(r);
@@ -467,17 +476,12 @@ impl Engine {
             return;
         }
         self.sessions.in_flight += 1;
-        match self.route(r, at) {
-            Some((i, charged)) => {
-                self.assign(i, r, charged);
-                self.enqueue(i, r, at);
-            }
-            None => self.stranded.push(r),
-        }
+        self.place(r, at);
     }
 
     /// Chooses who computes the prompt of `r`, and how many of its tokens that is; none when all who
     /// could are down.
+    #[inline]
     pub(super) fn route(&mut self, r: u32, now: Ps) -> Option<(usize, u32)> {
         let (fleet, counters) = (&self.fleet, &mut self.counters[..]);
         let mut view = View { fleet, requests: &self.requests, counters, now };
@@ -534,6 +538,9 @@ impl Engine {
             let i = i as usize;
             self.is_touched[i] = false;
             if self.replicas[i].is_idle() {
+                if !self.new_tables.is_empty() {
+                    self.turn_table(i);
+                }
                 let (replica, mut around) = self.split(i);
                 let end = replica.start(at, &mut around);
                 self.next.set(i, end);
@@ -551,6 +558,7 @@ impl Engine {
         let replica = &mut self.replicas[i];
         let around = Around {
             fleet: &self.fleet,
+            table: &self.tables[i],
             requests: &mut self.requests,
             counters: &mut self.counters[replica.pool],
             gaps: &mut self.gaps,

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use super::clock::Ps;
+use super::clock::{NEVER, Ps};
 use super::steps::StepTable;
 
 /// What is wrong with a replica.
@@ -39,12 +39,20 @@ pub struct Fault {
 }
 
 /// The begins and ends of all faults, in order of time; of equal times in order of adding.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Faults {
+    /// When the next fault begins or ends, [`NEVER`] when none does.
+    pub(crate) next: Ps,
     all: Vec<Fault>,
     /// (time, fault, whether it begins).
     turns: Vec<(Ps, usize, bool)>,
     done: usize,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self { next: NEVER, all: Vec::new(), turns: Vec::new(), done: 0 }
+    }
 }
 
 impl Faults {
@@ -53,17 +61,14 @@ impl Faults {
         self.all.push(fault);
         self.turns.extend([(from, number, true), (until, number, false)]);
         self.turns[self.done..].sort_by_key(|&(at, number, begins)| (at, number, !begins));
-    }
-
-    /// When the next fault begins or ends.
-    pub(crate) fn next(&self) -> Option<Ps> {
-        self.turns.get(self.done).map(|&(at, ..)| at)
+        self.next = self.turns[self.done].0;
     }
 
     /// The next begin (`true`) or end.
     pub(crate) fn pop(&mut self) -> Option<(Fault, bool)> {
         let &(_, number, begins) = self.turns.get(self.done)?;
         self.done += 1;
+        self.next = self.turns.get(self.done).map_or(NEVER, |&(at, ..)| at);
         Some((self.all[number].clone(), begins))
     }
 }

@@ -1,6 +1,7 @@
 //! Failures of a fleet: what is lost, and where its requests go.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use super::clock::Ps;
 use super::engine::{Engine, to_u32};
@@ -25,14 +26,18 @@ impl Engine {
                 }
             }
             Trouble::Down => {
-                self.replicas[i].troubles -= 1;
+                self.replicas[i].repair();
                 self.touch(i);
                 for r in std::mem::take(&mut self.stranded) {
                     self.place(r, at);
                 }
             }
             Trouble::Slow(table) => {
-                if let Some(end) = self.replicas[i].change(begins.then_some(table), at) {
+                let pool = &self.fleet.pools[self.replicas[i].pool];
+                let table = if begins { table } else { Arc::clone(&pool.table) };
+                self.new_tables.retain(|&(other, _)| other != i);
+                self.new_tables.push((i, table));
+                if let Some(end) = self.replicas[i].cut_at(at) {
                     self.next.set(i, end);
                 }
                 self.touch(i);
@@ -73,6 +78,8 @@ impl Engine {
         let pulls = std::mem::take(&mut self.pulls);
         let stays = |&Reverse((_, r)): &Reverse<(Ps, u32)>| affected.binary_search(&r).is_err();
         self.pulls = pulls.into_iter().filter(stays).collect();
+        // Handed over before, without a replica to go to: now without a KV cache either.
+        self.stranded.retain(|r| affected.binary_search(r).is_err());
         for &r in &affected {
             self.uproot(i, r);
         }
@@ -140,6 +147,14 @@ impl Engine {
                 self.enqueue(i, r, at);
             }
             None => self.stranded.push(r),
+        }
+    }
+
+    /// Lets the step that replica `i` begins now cost what it is to cost from now on.
+    #[cold]
+    pub(super) fn turn_table(&mut self, i: usize) {
+        if let Some(at) = self.new_tables.iter().position(|&(other, _)| other == i) {
+            self.tables[i] = self.new_tables.swap_remove(at).1;
         }
     }
 

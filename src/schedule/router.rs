@@ -124,15 +124,15 @@ fn least<C: PartialOrd>(
     range: Range<usize>,
     mut cost: impl FnMut(&mut Replica) -> C,
 ) -> Option<usize> {
-    let mut best: Option<(usize, C)> = None;
-    for i in range {
-        if !replicas[i].is_up() {
-            continue;
-        }
-        let other = cost(&mut replicas[i]);
-        if best.as_ref().is_none_or(|(_, least)| other < *least) {
-            best = Some((i, other));
+    let first = range.clone().find(|&i| replicas[i].is_up())?;
+    let (mut best, mut least) = (first, cost(&mut replicas[first]));
+    for (i, replica) in replicas.iter_mut().enumerate().take(range.end).skip(first + 1) {
+        if replica.is_up() {
+            let other = cost(replica);
+            if other < least {
+                (best, least) = (i, other);
+            }
         }
     }
-    best.map(|(i, _)| i)
+    Some(best)
 }

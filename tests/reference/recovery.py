@@ -52,6 +52,7 @@ class Recovery:
                 continue
             if request.home() is replica or (in_transit and request.prefill is replica):
                 affected.append(request)
+        self.stranded = [request for request in self.stranded if request not in affected]
         for request in affected:
             self.pulls = [entry for entry in self.pulls if entry[1] != request.number]
             self.uproot(replica, request)
@@ -67,7 +68,7 @@ class Recovery:
         if not survives:
             self.count[id(replica.pool)]["lost_tok"] += request.computed
         other = request.home()
-        if other is not replica:
+        if other is not replica and other is not None:
             if request.state == "pulling":
                 other.coming -= 1
                 self.release(other, request, request.computed)

@@ -11,7 +11,8 @@ use crate::schedule::request::State;
 impl Replica {
     /// Takes the cached start of `r`, and its `whole` memory at once where that is the rule; returns
     /// how many tokens are in place, or nothing while they are read back.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "at every admission")]
+    #[inline(always)]
     pub(super) fn bring_in(
         &mut self,
         r: u32,

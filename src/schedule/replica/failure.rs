@@ -8,20 +8,21 @@ use crate::schedule::request::State;
 
 impl Replica {
     pub(crate) fn is_up(&self) -> bool {
-        self.troubles == 0
+        self.doing != Doing::Failed
     }
 
     /// Ends what is under way at `now`, in the middle of a step: whole steps count, the rest does
     /// not.
     pub(crate) fn abort(&mut self, now: Ps, around: &mut Around<'_>) {
-        match std::mem::replace(&mut self.doing, Doing::Nothing) {
-            Doing::Nothing | Doing::Holding => self.stopped_ps = now,
+        match self.doing {
+            Doing::Nothing | Doing::Holding | Doing::Failed => self.stopped_ps = now,
             Doing::Step { start, .. } => self.stopped_ps = start,
             Doing::Run { start, first, growth, steps } => {
                 let done = (steps_to_reach(now - start + 1, first, growth) - 1).min(steps);
                 self.stopped_ps = start + run_ps(first, growth, done);
                 if done > 0 {
-                    self.end_run(first, growth, done, self.stopped_ps, around);
+                    self.doing = Doing::Run { start, first, growth, steps: done };
+                    self.end(self.stopped_ps, around);
                     if self.stopped_ps < now {
                         // The step that was under way had its blocks.
                         self.take(self.decode_blocks(), around.counters, around.fleet);
@@ -61,9 +62,18 @@ impl Replica {
         let held = spec.kv_blocks - self.free;
         let fresh = Self::new(self.pool, spec, fleet.block_tok);
         let old = std::mem::replace(self, fresh);
-        (self.troubles, self.slow, self.link_1024) = (old.troubles, old.slow, old.link_1024);
-        (self.slow_next, self.link_free) = (old.slow_next, old.link_free);
+        (self.troubles, self.link_1024) = (old.troubles, old.link_1024);
+        self.link_free = old.link_free;
+        self.doing = Doing::Failed;
         held
+    }
+
+    /// One trouble less; the last of them leaves it up and idle.
+    pub(crate) fn repair(&mut self) {
+        self.troubles -= 1;
+        if self.troubles == 0 {
+            self.doing = Doing::Nothing;
+        }
     }
 
     /// Takes `r`, whose KV cache will not come, out of the queue or out of what is on its way.

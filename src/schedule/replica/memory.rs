@@ -101,6 +101,7 @@ impl Replica {
         self.look_up_within(requests.num_tok(r), r, hbm_only, requests, fleet)
     }
 
+    #[inline]
     fn look_up_within(
         &self,
         tokens: u64,
@@ -205,12 +206,15 @@ impl Replica {
         counters: &mut Counters,
         fleet: &FleetSpec,
     ) {
-        // Units of the answer become findable only now.
-        self.register(r, 0, computed, requests, fleet);
+        if self.cache.is_some() {
+            // Units of the answer become findable only now.
+            self.register(r, 0, computed, requests, fleet);
+        }
         self.release(r, computed, requests, counters, fleet);
     }
 
     /// As [`Replica::give_back`], without making the answer findable.
+    #[inline]
     pub(super) fn release(
         &mut self,
         r: u32,

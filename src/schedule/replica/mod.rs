@@ -31,7 +31,6 @@ mod vllm;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::sync::Arc;
 
 use super::cache::Cache;
 use super::clock::Ps;
@@ -48,6 +47,8 @@ use sglang::Outlook;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Doing {
     Nothing,
+    /// It is down.
+    Failed,
     /// Waits for more prompts to fill a pass.
     Holding,
     /// One step with prompt work in it.
@@ -80,7 +81,7 @@ pub(crate) struct Replica {
     /// Prompts run without the requests that decode: these wait for the next step without prompts.
     prompts_alone: bool,
     /// What SGLang's rule expects of the requests that decode.
-    outlook: Outlook,
+    outlook: Box<Outlook>,
     /// End of the last step in which anything decoded, where prompts run alone.
     last_decode: Ps,
     /// How long the requests that decode have waited for prompts before the step under way.
@@ -105,10 +106,6 @@ pub(crate) struct Replica {
     pub(crate) link_1024: u64,
     /// Why it is down: so many faults.
     pub(crate) troubles: u32,
-    /// Step costs while a part of it has failed.
-    slow: Option<Arc<StepTable>>,
-    /// What they are from the next step on.
-    slow_next: Option<Arc<StepTable>>,
     /// End of the last step before a failure.
     pub(crate) stopped_ps: Ps,
     /// Unfinished requests; on a prefill replica, prompt tokens to compute.
@@ -124,6 +121,8 @@ pub(crate) struct Replica {
 /// What a replica needs beside itself.
 pub(crate) struct Around<'a> {
     pub(crate) fleet: &'a FleetSpec,
+    /// What the step under way costs, or the next one.
+    pub(crate) table: &'a StepTable,
     pub(crate) requests: &'a mut Requests,
     pub(crate) counters: &'a mut Counters,
     pub(crate) gaps: &'a mut Gaps,
@@ -158,7 +157,7 @@ impl Replica {
             cache: spec.cache.clone().map(Cache::new),
             policy: spec.policy,
             prompts_alone: matches!(spec.policy, Policy::Sglang(_)),
-            outlook: Outlook::new(spec.policy),
+            outlook: Box::new(Outlook::new(spec.policy)),
             last_decode: 0,
             stalled_ps: 0,
             running: RunningList::new(),
@@ -173,8 +172,6 @@ impl Replica {
             link_free: 0,
             link_1024: 1024,
             troubles: 0,
-            slow: None,
-            slow_next: None,
             stopped_ps: 0,
             load: 0,
             prompt_tok: 0,
@@ -184,14 +181,14 @@ impl Replica {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        matches!(self.doing, Doing::Nothing | Doing::Holding) && self.is_up()
+        matches!(self.doing, Doing::Nothing | Doing::Holding)
     }
 
     /// When what is under way began, if it computes anything.
     pub(crate) fn started(&self) -> Option<Ps> {
         match self.doing {
             Doing::Step { start, .. } | Doing::Run { start, .. } => Some(start),
-            Doing::Nothing | Doing::Holding => None,
+            Doing::Nothing | Doing::Holding | Doing::Failed => None,
         }
     }
 
@@ -222,7 +219,9 @@ impl Replica {
         let cut = if around.requests[r].state == State::Loading {
             around.requests[r].state = State::Loaded;
             self.loaded.push_back(r);
-            self.outlook.is_full = false;
+            if self.prompts_alone {
+                self.outlook.is_full = false;
+            }
             self.loaded.len() == 1 || self.prompts_alone
         } else {
             around.requests[r].state = State::Ready;
@@ -244,29 +243,19 @@ impl Replica {
     }
 
     /// Ends an open run at its first step boundary at or after `now`.
-    fn cut_at(&mut self, now: Ps) -> Option<Ps> {
+    pub(crate) fn cut_at(&mut self, now: Ps) -> Option<Ps> {
         let Doing::Run { start, first, growth, steps } = self.doing else { return None };
         let fewer = steps_to_reach(now - start, first, growth).clamp(1, steps);
         self.doing = Doing::Run { start, first, growth, steps: fewer };
         Some(start + run_ps(first, growth, fewer))
     }
 
-    /// Lets steps that begin from now on cost what `slow` says, or what they always cost; returns a
-    /// new end when that cuts a run short.
-    pub(crate) fn change(&mut self, slow: Option<Arc<StepTable>>, now: Ps) -> Option<Ps> {
-        self.slow_next = slow;
-        self.cut_at(now)
-    }
-
-    /// What the step under way costs, or the next one.
-    fn table<'a>(&'a self, spec: &'a PoolSpec) -> &'a StepTable {
-        self.slow.as_deref().unwrap_or(&spec.table)
-    }
-
     /// Ends what is under way at `now`.
     pub(crate) fn end(&mut self, now: Ps, around: &mut Around<'_>) {
         match std::mem::replace(&mut self.doing, Doing::Nothing) {
-            Doing::Nothing => debug_assert!(false, "Invariant: only what runs can end"),
+            Doing::Nothing | Doing::Failed => {
+                debug_assert!(false, "Invariant: only what runs can end");
+            }
             Doing::Holding => {}
             Doing::Run { first, growth, steps, .. } => {
                 self.end_run(first, growth, steps, now, around);

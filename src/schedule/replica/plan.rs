@@ -10,9 +10,6 @@ impl Replica {
     pub(crate) fn start(&mut self, now: Ps, around: &mut Around<'_>) -> Ps {
         debug_assert!(self.is_idle(), "Invariant: a replica starts only when it does nothing");
         self.doing = Doing::Nothing;
-        if self.slow.is_some() || self.slow_next.is_some() {
-            self.slow.clone_from(&self.slow_next);
-        }
         let spec = &around.fleet.pools[self.pool];
         if spec.window_ps > 0 && self.running.len == 0 && !self.waiting.is_empty() {
             let until = self.hold_until(spec, around.requests);
@@ -21,22 +18,13 @@ impl Replica {
                 return until;
             }
         }
-        if let Policy::Sglang(rule) = self.policy {
-            return self.start_sglang(rule, now, around);
-        }
-        loop {
-            let preempted = self.plan_running(now, around);
-            if !preempted {
-                self.plan_waiting(now, around);
-            }
-            let tokens = self.decoding.n + self.chunks.iter().map(|&(_, q)| q).sum::<u64>();
-            if tokens > 0 {
-                return self.begin(now, preempted, tokens, around);
-            }
-            // Everything that ran was preempted: the blocks are free now, so try the queue again.
-            if !preempted {
-                return NEVER;
-            }
+        let planned = match self.policy {
+            Policy::Sglang(rule) => self.plan_sglang(rule, now, around),
+            _ => self.plan_vllm(now, around),
+        };
+        match planned {
+            Some((preempted, tokens)) => self.begin(now, preempted, tokens, around),
+            None => NEVER,
         }
     }
 

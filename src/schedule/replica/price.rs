@@ -65,8 +65,7 @@ impl Replica {
         around: &mut Around<'_>,
     ) -> Ps {
         let spec = &around.fleet.pools[self.pool];
-        let slow = self.slow.clone();
-        let table = slow.as_deref().unwrap_or(&spec.table);
+        let table = around.table;
         let imitate = around.fleet.imitate_dynosim;
         let n = self.seqs_in_step();
         let context = if imitate && n > 0 {
@@ -152,8 +151,7 @@ impl Replica {
         now: Ps,
         around: &mut Around<'_>,
     ) {
-        let slow = self.slow.clone();
-        let table = slow.as_deref().unwrap_or(&around.fleet.pools[self.pool].table);
+        let table = around.table;
         let (n, k) = (self.decoding.n, u128::from(steps));
         let counters = &mut *around.counters;
         counters.steps += steps;
@@ -175,8 +173,10 @@ impl Replica {
             around.gaps.add(first + self.stalled_ps, n - self.joined.len() as u64);
             self.count_pauses(now, around);
         }
-        self.last_decode = now;
-        self.outlook.pass(steps - 1);
+        if self.prompts_alone {
+            self.last_decode = now;
+            self.outlook.pass(steps - 1);
+        }
         self.decoding.pass(steps);
         self.finish_due(now, around);
     }
@@ -186,7 +186,9 @@ impl Replica {
         self.book_step(lasted, around);
         if n > 0 {
             around.gaps.add(lasted, n - self.joined.len() as u64);
-            self.count_pauses(now, around);
+            if !self.joined.is_empty() {
+                self.count_pauses(now, around);
+            }
             self.decoding.pass(1);
             self.finish_due(now, around);
         }
@@ -204,7 +206,7 @@ impl Replica {
     /// Counts a step with prompt work; a mixed step is split by the time each part alone would take.
     fn book_step(&self, lasted: Ps, around: &mut Around<'_>) {
         let prompts = &self.prompts;
-        let table = self.table(&around.fleet.pools[self.pool]);
+        let table = around.table;
         let (n, context) = (self.seqs_in_step(), self.decoding.context);
         let decode_attn_pj = if n > 0 { table.decode_attn_pj(n, context) } else { 0 };
         let alone = table.linear_ps[index(prompts.tok)] + prompts.attn.prefill;
@@ -323,7 +325,9 @@ impl Replica {
         around.requests.last_ps[r as usize] = now;
         around.requests[r].state = State::Done;
         around.told.push(r);
-        self.outlook.is_full = false;
+        if self.prompts_alone {
+            self.outlook.is_full = false;
+        }
         self.context_tok -= u64::from(around.requests[r].isl_tok);
         if around.pool(self.pool).role != Role::Prefill {
             self.load -= 1;

@@ -16,7 +16,7 @@
 
 use super::{Around, Replica};
 use crate::schedule::cache::Found;
-use crate::schedule::clock::{NEVER, Ps};
+use crate::schedule::clock::Ps;
 use crate::schedule::fleet::{Policy, SglangSpec};
 use crate::schedule::request::{NONE, Requests, State};
 use crate::schedule::steps::index;
@@ -60,34 +60,34 @@ impl Outlook {
 }
 
 impl Replica {
-    /// Plans the next step at `now` and returns when it ends, [`NEVER`] when there is nothing to do.
-    pub(super) fn start_sglang(
+    /// Plans a step; returns whether something was retracted, and its tokens, if there are any.
+    #[inline(never)]
+    pub(super) fn plan_sglang(
         &mut self,
         rule: SglangSpec,
         now: Ps,
         around: &mut Around<'_>,
-    ) -> Ps {
+    ) -> Option<(bool, u64)> {
         self.plan_prompts(rule, now, around);
         if !self.chunks.is_empty() {
-            let tokens = self.chunks.iter().map(|&(_, q)| q).sum();
-            return self.begin(now, false, tokens, around);
+            return Some((false, self.chunks.iter().map(|&(_, q)| q).sum()));
         }
         if self.decoding.n == 0 {
             self.outlook.ratio = rule.ratio;
-            return NEVER;
+            return None;
         }
         let retracted = self.decode_blocks() > self.free;
         if retracted {
             self.retract_for_one_step(rule, around);
             if self.decode_blocks() > self.free {
                 // The rest is held by prefixes that are being read back.
-                return NEVER;
+                return None;
             }
         } else {
             self.outlook.pass(1);
         }
         self.take(self.decode_blocks(), around.counters, around.fleet);
-        self.begin(now, retracted, self.decoding.n, around)
+        Some((retracted, self.decoding.n))
     }
 
     /// Fills a step with prompts: the unfinished one, those whose prefix has come, then the queue.

@@ -6,8 +6,27 @@ use crate::schedule::fleet::Policy;
 use crate::schedule::request::{NONE, State};
 
 impl Replica {
+    /// Plans a step; returns whether something was preempted, and its tokens, if there are any.
+    #[inline]
+    pub(super) fn plan_vllm(&mut self, now: Ps, around: &mut Around<'_>) -> Option<(bool, u64)> {
+        loop {
+            let preempted = self.plan_running(now, around);
+            if !preempted {
+                self.plan_waiting(now, around);
+            }
+            let tokens = self.decoding.n + self.chunks.iter().map(|&(_, q)| q).sum::<u64>();
+            if tokens > 0 {
+                return Some((preempted, tokens));
+            }
+            // Everything that ran was preempted: the blocks are free now, so try the queue again.
+            if !preempted {
+                return None;
+            }
+        }
+    }
+
     /// Stage one: blocks for everything that runs. Returns whether something was preempted.
-    pub(super) fn plan_running(&mut self, now: Ps, around: &mut Around<'_>) -> bool {
+    fn plan_running(&mut self, now: Ps, around: &mut Around<'_>) -> bool {
         debug_assert!(self.chunks.is_empty() && self.joined.is_empty());
         if self.chunk_tok() < u64::MAX && self.running.len > self.decoding.n {
             return self.plan_in_order(now, around);
@@ -95,7 +114,7 @@ impl Replica {
     }
 
     /// Stage two: what has been pulled or read back, then the queue in order.
-    pub(super) fn plan_waiting(&mut self, now: Ps, around: &mut Around<'_>) {
+    fn plan_waiting(&mut self, now: Ps, around: &mut Around<'_>) {
         let fleet = around.fleet;
         let spec = &fleet.pools[self.pool];
         let used: u64 = self.chunks.iter().map(|&(_, q)| q).sum::<u64>() + self.decoding.n;
