@@ -10,9 +10,9 @@ use pyo3::types::PyDict;
 
 use crate::error::Error;
 use crate::schedule::{
-    CacheSpec, Counters, Disaggregation, Engine, Fault, FirstToken, FleetSpec, Gaps, LinkSpec,
-    MixedAttention, Policy, PoolSpec, Requests, Role, Routing, Segment, SglangSpec, StepTable,
-    Stop, TierSpec, Trouble, Watch,
+    CacheSpec, Counters, Disaggregation, Engine, Fault, FirstToken, FleetSpec, Gaps, GovernorSpec,
+    LinkSpec, MixedAttention, Policy, PoolSpec, Requests, Role, Routing, Segment, SglangSpec,
+    StepTable, Stop, TierSpec, Trouble, Watch,
 };
 
 /// Step costs of one replica, checked and kept in Rust.
@@ -134,6 +134,18 @@ struct PyFleet {
     local_queue_tok: u64,
     local_busy_seqs: u64,
     imitate_dynosim: bool,
+    governor: Option<PyGovernor>,
+}
+
+/// Who moves watts between pools, from a dictionary.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct PyGovernor {
+    tick_ps: u64,
+    levels: Vec<Vec<Py<PyStepTable>>>,
+    first: usize,
+    above_tok: u64,
+    below_tok: u64,
 }
 
 impl PyFleet {
@@ -182,6 +194,17 @@ impl PyFleet {
             first_token,
             routing,
             disaggregation,
+            governor: self.governor.as_ref().map(|governor| GovernorSpec {
+                tick_ps: governor.tick_ps,
+                levels: governor
+                    .levels
+                    .iter()
+                    .map(|pools| pools.iter().map(|cap| Arc::clone(&cap.get().0)).collect())
+                    .collect(),
+                first: governor.first,
+                above_tok: governor.above_tok,
+                below_tok: governor.below_tok,
+            }),
             imitate_dynosim: self.imitate_dynosim,
         })
     }

@@ -44,6 +44,14 @@ pub struct Watch {
     pub allowed: u64,
 }
 
+/// What the steps of one replica cost.
+#[derive(Debug, Clone)]
+pub(super) struct Costs {
+    pub(super) table: Arc<StepTable>,
+    /// What a step takes at least.
+    cap: Option<Arc<StepTable>>,
+}
+
 /// A fleet in time.
 #[derive(Debug, Clone)]
 pub struct Engine {
@@ -64,8 +72,11 @@ pub struct Engine {
     watch: Option<Watch>,
     pub(super) timeline: Option<Vec<Segment>>,
     pub(super) faults: Faults,
+    /// The governor's level, and its next look; [`NEVER`] without one.
+    level: usize,
+    tick_ps: Ps,
     /// What a step of each replica costs.
-    pub(super) tables: Vec<Arc<StepTable>>,
+    pub(super) costs: Vec<Costs>,
     /// What it costs from the next one on, where that is to change.
     pub(super) new_tables: Vec<(usize, Arc<StepTable>)>,
     /// Requests that no replica can take because all of a pool are down.
@@ -95,8 +106,13 @@ impl Engine {
             replicas.extend((0..spec.replicas).map(|_| Replica::new(pool, spec, fleet.block_tok)));
             ranges.push((spec.role, first..replicas.len()));
         }
-        let tables = replicas.iter().map(|replica: &Replica| &fleet.pools[replica.pool].table);
-        let tables = tables.cloned().collect();
+        let first = fleet.governor.as_ref().map(|governor| &governor.levels[governor.first]);
+        let costs_of = |replica: &Replica| {
+            let pool = &fleet.pools[replica.pool];
+            let cap = first.map(|level| &level[replica.pool]).or(pool.cap.as_ref());
+            Costs { table: Arc::clone(&pool.table), cap: cap.cloned() }
+        };
+        let costs = replicas.iter().map(costs_of).collect();
         let span = |wanted: &[Role]| {
             let mut of_role = ranges.iter().filter(|(role, _)| wanted.contains(role));
             let first = of_role.clone().map(|(_, range)| range.start).min().unwrap_or(0);
@@ -120,7 +136,9 @@ impl Engine {
             watch: None,
             timeline: None,
             faults: Faults::default(),
-            tables,
+            level: fleet.governor.as_ref().map_or(0, |governor| governor.first),
+            tick_ps: fleet.governor.as_ref().map_or(NEVER, |governor| governor.tick_ps),
+            costs,
             new_tables: Vec::new(),
             stranded: Vec::new(),
             missed: 0,
@@ -281,7 +299,10 @@ impl Engine {
         loop {
             let arrival = self.next_arrival();
             let pull = self.pulls.peek().map_or(NEVER, |&Reverse((at, _))| at);
-            let at = self.next.earliest().min(pull).min(arrival).min(self.faults.next);
+            let mut at = self.next.earliest().min(pull).min(arrival).min(self.faults.next);
+            if at != NEVER {
+                at = at.min(self.tick_ps);
+            }
             if at > until || at == NEVER {
                 self.now = self.now.max(until.min(NEVER / 2));
                 return Stop::Reached;
@@ -306,8 +327,32 @@ impl Engine {
             while self.faults.next == at {
                 self.turn_fault(at);
             }
+            if self.tick_ps == at {
+                self.look(at);
+            }
             self.take_arrivals(at);
             self.start_touched(at);
+        }
+    }
+
+    /// The governor looks at what waits, and may move watts.
+    #[cold]
+    fn look(&mut self, at: Ps) {
+        let Some(governor) = &self.fleet.governor else { return };
+        self.events += 1;
+        self.tick_ps = at + governor.tick_ps;
+        let entry = &self.replicas[self.entry.clone()];
+        let waiting = entry.iter().map(|replica| replica.prompt_tok).sum();
+        let level = governor.next(self.level, waiting, entry.len() as u64);
+        if level != self.level {
+            self.level = level;
+            for i in 0..self.replicas.len() {
+                let cap = &governor.levels[level][self.replicas[i].pool];
+                self.costs[i].cap = Some(Arc::clone(cap));
+                if let Some(end) = self.replicas[i].cut_at(at) {
+                    self.next.set(i, end);
+                }
+            }
         }
     }
 
@@ -556,9 +601,11 @@ impl Engine {
 
     pub(super) fn split(&mut self, i: usize) -> (&mut Replica, Around<'_>) {
         let replica = &mut self.replicas[i];
+        let costs = &self.costs[i];
         let around = Around {
             fleet: &self.fleet,
-            table: &self.tables[i],
+            table: &costs.table,
+            cap: costs.cap.as_deref(),
             requests: &mut self.requests,
             counters: &mut self.counters[replica.pool],
             gaps: &mut self.gaps,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::governor::GovernorSpec;
 use super::steps::StepTable;
 use crate::error::Error;
 
@@ -209,6 +210,8 @@ pub struct FleetSpec {
     pub routing: Routing,
     /// Which prompts the decode pool computes itself.
     pub disaggregation: Disaggregation,
+    /// Who moves watts between the pools, instead of their own caps.
+    pub governor: Option<GovernorSpec>,
     /// Prices and hands over as NVIDIA's `DynoSim` 1.3.1 does, to be compared with it: a prompt step
     /// costs as its number of chunks times their mean, rounded down; a decode step costs by the
     /// tokens of whole blocks in use or reserved; pulls do not share the link, and of several
@@ -285,6 +288,12 @@ impl FleetSpec {
                 cap.check_context(kv_tok)?;
             }
         }
+        if let Some(governor) = &self.governor {
+            if self.pools.iter().any(|pool| pool.cap.is_some()) {
+                return Err(Error::range("governor", "beside caps of pools", "one of the two"));
+            }
+            governor.check(self)?;
+        }
         let replicas: u64 = self.pools.iter().map(|pool| u64::from(pool.replicas)).sum();
         if replicas > MOST_REPLICAS {
             return Err(Error::range("replicas", replicas, format!("at most {MOST_REPLICAS}")));
@@ -301,19 +310,24 @@ impl FleetSpec {
 }
 
 impl PoolSpec {
+    /// Checks a cap's step times against the pool's.
+    pub(crate) fn check_cap(&self, cap: &StepTable, name: &str) -> Result<(), Error> {
+        cap.check()?;
+        if cap.mixed.is_some() {
+            return Err(Error::range(name, "a measured table", "an affine one"));
+        }
+        let shape = |table: &StepTable| format!("{} by {}", table.max_tok(), table.max_seqs());
+        if shape(cap) != shape(&self.table) {
+            return Err(Error::shape(name, shape(cap), shape(&self.table)));
+        }
+        Ok(())
+    }
+
     fn check(&self, at: usize) -> Result<(), Error> {
         let name = |field: &str| format!("pools[{at}].{field}");
         self.table.check()?;
         if let Some(cap) = &self.cap {
-            cap.check()?;
-            if cap.mixed.is_some() {
-                return Err(Error::range(name("cap"), "a measured table", "an affine one"));
-            }
-            if (cap.max_tok(), cap.max_seqs()) != (self.table.max_tok(), self.table.max_seqs()) {
-                let given = format!("{} by {}", cap.max_tok(), cap.max_seqs());
-                let expected = format!("{} by {}", self.table.max_tok(), self.table.max_seqs());
-                return Err(Error::shape(name("cap"), given, expected));
-            }
+            self.check_cap(cap, &name("cap"))?;
         }
         if self.replicas == 0 {
             return Err(Error::range(name("replicas"), 0, "1 or more"));

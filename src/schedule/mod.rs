@@ -18,6 +18,7 @@
 //! | [`request`] | where a request is in its life |
 //! | [`metrics`] | what is counted |
 //! | [`timeline`] | who did what when, if asked |
+//! | [`governor`] | which pool gets more of the watts |
 //! | [`fault`] | what breaks |
 //! | [`recovery`] | where requests go then |
 //! | [`clock`] | whose event is next |
@@ -30,6 +31,7 @@ mod clock;
 mod engine;
 mod fault;
 mod fleet;
+mod governor;
 mod idmap;
 mod metrics;
 mod mixed;
@@ -48,6 +50,7 @@ pub use fleet::{
     CacheSpec, Disaggregation, FirstToken, FleetSpec, LinkSpec, Policy, PoolSpec, Role, Routing,
     SglangSpec, TierSpec,
 };
+pub use governor::GovernorSpec;
 pub use metrics::{Counters, Gaps};
 pub use mixed::MixedAttention;
 pub use request::{Live, Requests, State};

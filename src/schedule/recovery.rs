@@ -154,7 +154,7 @@ impl Engine {
     #[cold]
     pub(super) fn turn_table(&mut self, i: usize) {
         if let Some(at) = self.new_tables.iter().position(|&(other, _)| other == i) {
-            self.tables[i] = self.new_tables.swap_remove(at).1;
+            self.costs[i].table = self.new_tables.swap_remove(at).1;
         }
     }
 

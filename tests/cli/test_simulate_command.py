@@ -44,6 +44,25 @@ def test_an_unknown_design_is_refused_with_the_nearest(short_trace):
     assert "optical" in str(result.exception)
 
 
+def test_a_cap_slows_and_a_governor_needs_one(short_trace):
+    words = ["--design", "gpu-disaggregated", "--json"]
+    free, capped, moved = (
+        json.loads(invoke(short_trace, *words, *more).output)
+        for more in ([], ["--cap", "8kW"], ["--cap", "8kW", "--governor", "100ms"])
+    )
+    assert sum(pool["capped_ps"] for pool in free["pools"]) == 0
+    assert sum(pool["capped_ps"] for pool in capped["pools"]) > 0
+    assert moved["events"] > capped["events"]
+    for wrong, said in (
+        (["--governor", "1s"], "needs --cap"),
+        (["--cap", "0W"], "above 0"),
+        (["--cap", "8kW", "--governor", "1ns"], "1 us or more"),
+    ):
+        assert said in str(invoke(short_trace, *words, *wrong).exception)
+    alone = invoke(short_trace, "--design", "gpu-colocated", "--cap", "8kW", "--governor", "1s")
+    assert "prefill and decode" in str(alone.exception)
+
+
 def test_a_lost_server_costs_service_and_loses_no_request(short_trace):
     words = ["--design", "gpu-colocated", "--json", "--fault", "t=20s server=0 down=60s"]
     result = invoke(short_trace, *words)

@@ -1,5 +1,6 @@
 """The compiled engine equals the step-by-step reference to the last picosecond and picojoule."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -116,6 +117,33 @@ def settings_of(fleet):
         local_below_tok=split.local_below_tok,
         local_queue_tok=split.queue_tok,
         local_busy_seqs=split.busy_seqs,
+        governor=plain_governor(fleet),
+    )
+
+
+def plain_governor(fleet):
+    governor = fleet.governor
+    if governor is None:
+        return None
+    caps = [
+        [
+            plain(schedule.below_power(pool.table, cap_w=cap_w))
+            for pool, cap_w in zip(fleet.pools, level, strict=True)
+        ]
+        for level in governor.caps_w
+    ]
+    return (governor.tick_ps, caps, governor.first, governor.above_tok, governor.below_tok)
+
+
+def make_governor(rng, pools, scale, longest):
+    levels = int(rng.integers(2, 5))
+    below = int(rng.integers(0, longest))
+    return schedule.Governor(
+        tick_ps=int(rng.integers(1_000_000, 1_000_000 + scale * longest * 10)),
+        caps_w=tuple(tuple(float(rng.choice([0.3, 3, 40])) for _ in pools) for _ in range(levels)),
+        first=int(rng.integers(0, levels)),
+        above_tok=below + int(rng.integers(0, longest)),
+        below_tok=below,
     )
 
 
@@ -151,11 +179,16 @@ def make_case(seed, only=None):
                 cap_w=float(rng.choice([0.3, 3, 40])) if rng.random() < 0.3 else None,
             )
         )
+    governor = None
+    if rng.random() < 0.25:
+        governor = make_governor(rng, pools, scale, longest)
+        pools = [replace(pool, cap_w=None) for pool in pools]
     unit_blocks = int(rng.integers(1, 3))
     fleet = schedule.Fleet(
         pools=tuple(pools),
         block_tok=block_tok,
         unit_tok=unit_blocks * block_tok,
+        governor=governor,
         link_tok_ps=int(rng.integers(0, scale * 3)),
         link_latency_ps=int(rng.integers(0, scale * 30)),
         link_layers=int(rng.choice([1, 1, 4])),
@@ -332,7 +365,7 @@ def test_engine_equals_the_step_by_step_reference(seed):
 def test_the_random_cases_reach_every_corner():
     """The parity test is worth something only if its cases preempt, hand over, block and reject."""
     seen = dict.fromkeys(
-        ("preempted", "handed", "done", "long", "followed", "bounded", *COUNTED), 0
+        ("preempted", "handed", "done", "long", "followed", "bounded", "shifts", *COUNTED), 0
     )
     survived = 0
     for seed in range(400):
@@ -343,6 +376,7 @@ def test_the_random_cases_reach_every_corner():
         seen["long"] += sum(r.osl > 50 for r in simulation.requests)
         seen["followed"] += sum(bool(r.parents) and r.state == "done" for r in simulation.requests)
         seen["bounded"] += simulation.bounded
+        seen["shifts"] += simulation.shifts
         survived += simulation.survived
         assert simulation.stalls == 0, seed
         for name in COUNTED:

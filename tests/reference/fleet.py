@@ -80,6 +80,7 @@ class Settings:
     local_share_1024: int = 717
     local_queue_tok: int = 0
     local_busy_seqs: int = 0
+    governor: tuple | None = None  # (tick, caps by level and pool, first level, above, below)
 
 
 @dataclass

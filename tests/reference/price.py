@@ -79,8 +79,10 @@ class Price:
         m, emitted = prefill_tok + n, emitted_prefill + n
         ps = table.linear_ps[m] + table.head_ps[emitted] + attn
         capped = 0
-        if replica.pool.cap is not None:
-            cap = replica.pool.cap
+        cap = replica.pool.cap
+        if self.settings.governor is not None:
+            cap = self.settings.governor[1][self.level][self.pools.index(replica.pool)]
+        if cap is not None:
             least = self.attention(cap, chunks, contexts)[2]
             least += cap.linear_ps[m] + cap.head_ps[emitted]
             capped = max(0, least - ps)

@@ -10,7 +10,7 @@ Rules, in the order they apply at one instant `t`:
    replica goes to the queue of a decode replica;
 2. pulls and read-backs that end at `t` are taken: the prefill side frees its blocks, the request is
    ready, or its prompt can go on;
-3. faults that begin or end at `t` do so;
+3. faults that begin or end at `t` do so; the governor looks, if it is time;
 4. requests that arrive at `t` are routed;
 5. every replica that does nothing plans a step, or waits for a fuller pass.
 
@@ -91,6 +91,9 @@ class Simulation(Memory, Router, Recovery, SGLang, Price):
         self.most = in_flight or len(self.requests)
         self.flying = 0
         self.plan_faults(faults)
+        governor = self.settings.governor
+        self.tick, self.level = (governor[0], governor[2]) if governor else (NEVER, 0)
+        self.shifts = 0
         while True:
             now = min(min(replica.ends, replica.holds) for replica in self.replicas)
             for queue in (self.coming, self.pulls):
@@ -98,6 +101,7 @@ class Simulation(Memory, Router, Recovery, SGLang, Price):
             now = min(now, self.next_fault())
             if now == NEVER:
                 return
+            now = min(now, self.tick)
             for replica in self.replicas:
                 if replica.ends == now:
                     self.end(replica, now)
@@ -106,10 +110,25 @@ class Simulation(Memory, Router, Recovery, SGLang, Price):
                 self.pulled(self.requests[number])
             while self.next_fault() == now:
                 self.turn_fault(now)
+            if self.tick == now:
+                self.look(now)
             self.take_arrivals(now)
             for replica in self.replicas:
                 if replica.ends == NEVER and replica.up():
                     self.start(replica, now)
+
+    def look(self, now):
+        """The governor moves watts by what waits to be computed."""
+        tick, levels, _, above, below = self.settings.governor
+        self.tick = now + tick
+        entry = [replica for replica in self.replicas if replica.pool.role != "decode"]
+        waiting = sum(replica.prompt_tok for replica in entry)
+        before = self.level
+        if waiting > above * len(entry):
+            self.level = min(self.level + 1, len(levels) - 1)
+        elif waiting < below * len(entry):
+            self.level = max(self.level - 1, 0)
+        self.shifts += self.level != before
 
     def take_arrivals(self, now):
         self.backlog += [number for at, number in sorted(self.coming) if at == now]

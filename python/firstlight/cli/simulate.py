@@ -12,12 +12,13 @@ from firstlight.cli.destination import Destination
 from firstlight.cli.question import SETTINGS_HELP, asked, load
 from firstlight.cli.simulate_fault import HELP as FAULT_HELP
 from firstlight.errors import OutputError, ScenarioError, nearest
+from firstlight.units import parse
 
 if TYPE_CHECKING:
     from firstlight.evaluate.capacity import Slo
     from firstlight.evaluate.question import Question
     from firstlight.evaluate.search import Found
-    from firstlight.schedule import Arrivals, Outcome
+    from firstlight.schedule import Arrivals, Fleet, Outcome
 
 _HELP = """\
 Run one design of a scenario over its whole traffic and keep every request.
@@ -64,6 +65,16 @@ BATCHING: dict[str, Literal["vllm", "sglang", "orca", "static"]] = {
     show_default=True,
     help="Which replica takes a request.",
 )
+@click.option(
+    "--cap",
+    metavar="POWER",
+    help="Most power of the cell's devices above idle, shared by its replicas: 20kW.",
+)
+@click.option(
+    "--governor",
+    metavar="TIME",
+    help="Move the watts of --cap between prefill and decode, looking this often: 100ms.",
+)
 @click.option("--fault", "faults", multiple=True, metavar="WORDS", help=FAULT_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, SI units.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of everything random.")
@@ -77,6 +88,8 @@ def command(
     timeline: str | None,
     batching: str,
     routing: Literal["least-load", "round-robin", "prefix-aware", "least-ttft"],
+    cap: str | None,
+    governor: str | None,
     faults: tuple[str, ...],
     as_json: bool,
     seed: int | None,
@@ -94,6 +107,7 @@ def command(
         pools=tuple(replace(pool, policy=BATCHING[batching]) for pool in found.cell.fleet.pools),
         routing=schedule.Routing(policy=routing),
     )
+    fleet = _capped(fleet, cap=cap, governor=governor)
     broken = simulate_fault.faults(faults, cell=found.cell, fleet=fleet)
     outcome = schedule.run(fleet, arrivals, record=timeline is not None, faults=broken)
     if table is not None and table == timeline:
@@ -109,6 +123,30 @@ def command(
         summary["met_frac_without_faults"] = _met(whole, slo=resolved.slo)
     with Destination(None) as destination:
         destination.write(json.dumps(summary, indent=1) + "\n" if as_json else _text(summary))
+
+
+def _capped(fleet: Fleet, *, cap: str | None, governor: str | None) -> Fleet:
+    """Return the fleet under one cap for all its replicas, with who moves its watts."""
+    from firstlight import schedule
+
+    if cap is None:
+        if governor is not None:
+            raise ScenarioError(f"--governor {governor} needs --cap, the watts it moves")
+        return fleet
+    cap_w = parse(cap, "W")
+    if not cap_w > 0:
+        raise ScenarioError(f"--cap {cap} is not allowed; above 0, in watts above idle")
+    if governor is None:
+        each_w = cap_w / sum(pool.replicas for pool in fleet.pools)
+        return replace(fleet, pools=tuple(replace(pool, cap_w=each_w) for pool in fleet.pools))
+    caps_w = schedule.shared_caps_w(fleet, cap_w=cap_w)
+    tick_ps = round(parse(governor, "s") * 1e12)
+    if tick_ps < 0:
+        raise ScenarioError(f"--governor {governor} is not allowed; 1 us or more")
+    return replace(
+        fleet,
+        governor=schedule.Governor(tick_ps=tick_ps, caps_w=caps_w, first=len(caps_w) // 2),
+    )
 
 
 def _cell(resolved: Question, *, design: str | None, rate: float | None) -> tuple[Found, Arrivals]:

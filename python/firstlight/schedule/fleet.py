@@ -153,6 +153,32 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Governor:
+    """Moves watts between pools while they run, a level at a time.
+
+    At every tick: a level up when more than `above_tok` prompt tokens wait for each replica that
+    computes prompts, a level down when fewer than `below_tok` do. Steps that begin after it feel it.
+
+    Attributes:
+        tick_ps: Time between two looks [ps].
+        caps_w: For each level the cap of one replica of each pool above its idle power [W]: from the
+            most for decode to the most for prefill. `shared_caps_w` makes them of one cap for all.
+        first: The level at first.
+        above_tok: See above [tok].
+        below_tok: See above, at most `above_tok` [tok].
+
+    Source:
+        RAPID, arXiv 2601.12241, moves power between prefill and decode; the two thresholds are ours.
+    """
+
+    tick_ps: int
+    caps_w: tuple[tuple[float, ...], ...]
+    first: int = 0
+    above_tok: int = 8192
+    below_tok: int = 2048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
     """A fleet, or one cell of it.
 
@@ -172,6 +198,7 @@ class Fleet:
             step costs by the tokens of whole blocks in use or reserved; pulls do not share the
             link, and of several prompts that end together all but the first are taken one step
             later.
+        governor: Who moves watts between the pools; their own `cap_w` is then None.
     """
 
     pools: tuple[Pool, ...]
@@ -184,3 +211,4 @@ class Fleet:
     routing: Routing = Routing()
     disaggregation: Disaggregation = Disaggregation()
     imitate_dynosim: bool = False
+    governor: Governor | None = None

@@ -123,6 +123,8 @@ pub(crate) struct Around<'a> {
     pub(crate) fleet: &'a FleetSpec,
     /// What the step under way costs, or the next one.
     pub(crate) table: &'a StepTable,
+    /// What a step that begins now takes at least.
+    pub(crate) cap: Option<&'a StepTable>,
     pub(crate) requests: &'a mut Requests,
     pub(crate) counters: &'a mut Counters,
     pub(crate) gaps: &'a mut Gaps,

@@ -65,7 +65,7 @@ impl Replica {
         around: &mut Around<'_>,
     ) -> Ps {
         let spec = &around.fleet.pools[self.pool];
-        let table = around.table;
+        let (table, cap) = (around.table, around.cap);
         let imitate = around.fleet.imitate_dynosim;
         let n = self.seqs_in_step();
         let context = if imitate && n > 0 {
@@ -79,7 +79,7 @@ impl Replica {
             let attn = table.attention(std::iter::empty(), 0, n, context, longest);
             let first = table.step_ps(n, n, attn);
             let growth = table.decode_attn_ctx_ps[index(n)] * n;
-            let (pace, same) = Pace::of(first, growth, spec.cap.as_deref(), n, context);
+            let (pace, same) = Pace::of(first, growth, cap, n, context);
             self.stalled_ps = if self.prompts_alone && n > self.joined.len() as u64 {
                 now - self.last_decode
             } else {
@@ -109,7 +109,7 @@ impl Replica {
             let kv = self.computed(r, requests);
             let (ps, pj) = table.chunk_attn(q, kv);
             prefill += ps;
-            prefill_cap += spec.cap.as_ref().map_or(0, |cap| cap.chunk_attn(q, kv).0);
+            prefill_cap += cap.map_or(0, |cap| cap.chunk_attn(q, kv).0);
             prompts.attn_pj += u128::from(pj);
             prompts.emitted += u64::from(emits && kv + q == requests.num_tok(r));
         }
@@ -119,7 +119,7 @@ impl Replica {
         let chunks = self.chunks.len() as u64;
         let priced = if imitate { n + prompts.tok / chunks * chunks } else { tokens };
         let free_ps = table.step_ps(priced, emitted, prompts.attn);
-        if let Some(cap) = &spec.cap {
+        if let Some(cap) = cap {
             let attn = cap.attention(std::iter::empty(), prefill_cap, n, context, || 0);
             prompts.capped_ps = cap.step_ps(tokens, emitted, attn).saturating_sub(free_ps);
         }
