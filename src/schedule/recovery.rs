@@ -81,7 +81,7 @@ impl Engine {
         // Handed over before, without a replica to go to: now without a KV cache either.
         self.stranded.retain(|r| affected.binary_search(r).is_err());
         for &r in &affected {
-            self.uproot(i, r);
+            self.uproot(i, r, at);
         }
         let freed = self.replicas[i].empty(&self.fleet);
         let counters = &mut self.counters[self.replicas[i].pool];
@@ -93,7 +93,7 @@ impl Engine {
     }
 
     /// Takes `r` from where it is, with what survives the loss of replica `i`.
-    fn uproot(&mut self, i: usize, r: u32) {
+    fn uproot(&mut self, i: usize, r: u32, at: Ps) {
         let live = self.requests[r];
         let in_transit = matches!(live.state, State::Handed | State::Pulling);
         let survives = in_transit && live.holder as usize != i;
@@ -111,6 +111,10 @@ impl Engine {
                 let d = live.replica as usize;
                 let (decode, mut around) = self.split(d);
                 decode.turn_away(r, &mut around);
+                // There may be room now for whoever waits there.
+                if let Some(end) = decode.cut_at(at) {
+                    self.next.set(d, end);
+                }
                 self.touch(d);
             }
         }
