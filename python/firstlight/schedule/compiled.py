@@ -89,7 +89,7 @@ def _pool(pool: Pool, table: _core.StepTable) -> dict[str, Any]:
         "window_ps": pool.window_ps,
         "fill_tok": pool.fill_tok,
         "cache": None if pool.cache is None else _cache(pool.cache),
-        "cap": None if pool.cap_w is None else compiled(below_power(pool.table, cap_w=pool.cap_w)),
+        "cap": None if pool.cap_w is None else _compiled(below_power(pool.table, cap_w=pool.cap_w)),
     }
 
 
@@ -162,7 +162,7 @@ def _governor(fleet: Fleet, governor: Governor) -> dict[str, Any]:
         "tick_ps": governor.tick_ps,
         "levels": [
             [
-                compiled(below_power(pool.table, cap_w=cap_w))
+                _compiled(below_power(pool.table, cap_w=cap_w))
                 for pool, cap_w in zip(fleet.pools, level, strict=True)
             ]
             for level in governor.caps_w
