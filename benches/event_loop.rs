@@ -186,6 +186,7 @@ fn fleet(token_budget: u64, replicas: u32) -> FleetSpec {
         unit_tok: 16,
         routing: Routing::LeastLoad,
         disaggregation: Disaggregation::Always,
+        governor: None,
         imitate_dynosim: false,
     }
 }

@@ -212,6 +212,17 @@ class Engine:
         think_ps: NDArray[np.uint64],
     ) -> None:
         """Add requests in order of arrival."""
+    def add_fault(
+        self,
+        *,
+        kind: str,
+        replica: int,
+        from_ps: int,
+        until_ps: int,
+        table: StepTable | None = None,
+        slower_1024: int = 1024,
+    ) -> None:
+        """Add a fault: "down", "slow" (with its step costs), "link-down" or "link-slow"."""
     def keep_in_flight(self, most: int) -> None:
         """Keep at most `most` requests in flight; 0: any number."""
     def watch(self, *, from_ps: int, ttft_ps: int, tpot_ps: int, allowed: int) -> None:

@@ -10,9 +10,9 @@ use pyo3::types::PyDict;
 
 use crate::error::Error;
 use crate::schedule::{
-    CacheSpec, Counters, Disaggregation, Engine, FirstToken, FleetSpec, Gaps, LinkSpec,
-    MixedAttention, Policy, PoolSpec, Requests, Role, Routing, Segment, StepTable, Stop, TierSpec,
-    Watch,
+    CacheSpec, Counters, Disaggregation, Engine, Fault, FirstToken, FleetSpec, Gaps, GovernorSpec,
+    LinkSpec, MixedAttention, Policy, PoolSpec, Requests, Role, Routing, Segment, SglangSpec,
+    StepTable, Stop, TierSpec, Trouble, Watch,
 };
 
 /// Step costs of one replica, checked and kept in Rust.
@@ -82,6 +82,7 @@ impl PyStepTable {
 struct PyPool {
     policy: String,
     chunk_tok: u64,
+    sglang: PySglang,
     role: String,
     replicas: u32,
     table: Py<PyStepTable>,
@@ -93,6 +94,17 @@ struct PyPool {
     fill_tok: u64,
     cache: Option<PyCache>,
     cap: Option<Py<PyStepTable>>,
+}
+
+/// `SGLang`'s settings, from a dictionary; shares in 2⁻²⁰.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct PySglang {
+    longest_prefix_first: bool,
+    ratio: u64,
+    least_ratio: u64,
+    decay: u64,
+    most_new_tok: u64,
 }
 
 /// A prefix cache, from a dictionary: two tiers of (units, ps and ps before, pJ to read, to write).
@@ -122,6 +134,18 @@ struct PyFleet {
     local_queue_tok: u64,
     local_busy_seqs: u64,
     imitate_dynosim: bool,
+    governor: Option<PyGovernor>,
+}
+
+/// Who moves watts between pools, from a dictionary.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct PyGovernor {
+    tick_ps: u64,
+    levels: Vec<Vec<Py<PyStepTable>>>,
+    first: usize,
+    above_tok: u64,
+    below_tok: u64,
 }
 
 impl PyFleet {
@@ -170,6 +194,17 @@ impl PyFleet {
             first_token,
             routing,
             disaggregation,
+            governor: self.governor.as_ref().map(|governor| GovernorSpec {
+                tick_ps: governor.tick_ps,
+                levels: governor
+                    .levels
+                    .iter()
+                    .map(|pools| pools.iter().map(|cap| Arc::clone(&cap.get().0)).collect())
+                    .collect(),
+                first: governor.first,
+                above_tok: governor.above_tok,
+                below_tok: governor.below_tok,
+            }),
             imitate_dynosim: self.imitate_dynosim,
         })
     }
@@ -222,6 +257,30 @@ impl PyEngine {
         };
         columns.check()?;
         py.detach(|| columns.push_to(&mut self.0)).map_err(Into::into)
+    }
+
+    /// Adds a fault: "down", "slow" (with its step costs), "link-down" or "link-slow".
+    #[pyo3(signature = (*, kind, replica, from_ps, until_ps, table=None, slower_1024=1024))]
+    fn add_fault(
+        &mut self,
+        kind: &str,
+        replica: u32,
+        from_ps: u64,
+        until_ps: u64,
+        table: Option<Py<PyStepTable>>,
+        slower_1024: u64,
+    ) -> PyResult<()> {
+        let trouble = match (kind, table) {
+            ("down", None) => Trouble::Down,
+            ("slow", Some(table)) => Trouble::Slow(Arc::clone(&table.get().0)),
+            ("link-down", None) => Trouble::LinkDown,
+            ("link-slow", None) => Trouble::LinkSlow(slower_1024),
+            (other, _) => {
+                let allowed = "down, link-down or link-slow, or slow with a table";
+                return Err(Error::range("fault.kind", other, allowed).into());
+            }
+        };
+        Ok(self.0.add_fault(Fault { replica, from_ps, until_ps, trouble })?)
     }
 
     /// Keeps at most `most` requests in flight; 0: any number.
@@ -433,7 +492,14 @@ fn read_pool(pool: &PyPool) -> Result<PoolSpec, Error> {
         "vllm" => Policy::Vllm { chunk_tok: pool.chunk_tok },
         "orca" => Policy::Orca,
         "static" => Policy::Static,
-        other => return Err(Error::range("policy", other, "vllm, orca or static")),
+        "sglang" => Policy::Sglang(SglangSpec {
+            longest_prefix_first: pool.sglang.longest_prefix_first,
+            ratio: pool.sglang.ratio,
+            least_ratio: pool.sglang.least_ratio,
+            decay: pool.sglang.decay,
+            most_new_tok: pool.sglang.most_new_tok,
+        }),
+        other => return Err(Error::range("policy", other, "vllm, sglang, orca or static")),
     };
     Ok(PoolSpec {
         policy,
@@ -467,6 +533,8 @@ fn read_counters(counters: &Counters) -> BTreeMap<&'static str, u128> {
         ("decode_tok", u128::from(c.decode_tok)),
         ("emitted_tok", u128::from(c.emitted_tok)),
         ("preemptions", u128::from(c.preemptions)),
+        ("rerouted", u128::from(c.rerouted)),
+        ("lost_tok", u128::from(c.lost_tok)),
         ("blocks_taken", u128::from(c.blocks_taken)),
         ("blocks_freed", u128::from(c.blocks_freed)),
         ("pulled_tok", u128::from(c.pulled_tok)),

@@ -165,6 +165,29 @@ impl Cache {
         true
     }
 
+    /// Uses a unit that is in HBM; `true` when others use it too, so that it costs no memory.
+    pub(crate) fn share(&mut self, id: u32) -> bool {
+        let slot = self.slot(id);
+        let others = self.units[slot].users > 0;
+        if !others {
+            self.remove(slot);
+        }
+        self.units[slot].users += 1;
+        self.units[slot].reused = true;
+        others
+    }
+
+    /// Makes unused units of `ids` the newest of their places, the first of them the very newest.
+    pub(crate) fn touch(&mut self, ids: &[u32]) {
+        for &id in ids.iter().rev() {
+            let slot = self.slot(id);
+            if self.units[slot].users == 0 {
+                self.remove(slot);
+                self.push(usize::from(self.units[slot].place), slot);
+            }
+        }
+    }
+
     /// Ends one use of a unit; `true` when nobody uses it any more.
     pub(crate) fn leave(&mut self, id: u32) -> bool {
         let slot = self.slot(id);

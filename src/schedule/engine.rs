@@ -6,15 +6,17 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use super::clock::{NEVER, NextEvents, Ps};
-use super::fleet::{Disaggregation, FleetSpec, Role, Routing};
+use super::fault::{Fault, Faults, Trouble};
+use super::fleet::{Disaggregation, FleetSpec, Policy, Role, Routing};
 use super::metrics::{Counters, Gaps};
 use super::replica::{Around, Replica};
-use super::request::{Requests, State};
+use super::request::{NONE, Requests, State};
 use super::router::{self, Turns, View};
 use super::session::Sessions;
-use super::steps::index;
+use super::steps::{StepTable, index};
 use super::timeline::Segment;
 use crate::error::Error;
 
@@ -42,25 +44,43 @@ pub struct Watch {
     pub allowed: u64,
 }
 
+/// What the steps of one replica cost.
+#[derive(Debug, Clone)]
+pub(super) struct Costs {
+    pub(super) table: Arc<StepTable>,
+    /// What a step takes at least.
+    cap: Option<Arc<StepTable>>,
+}
+
 /// A fleet in time.
 #[derive(Debug, Clone)]
 pub struct Engine {
-    fleet: FleetSpec,
+    pub(super) fleet: FleetSpec,
     now: Ps,
-    requests: Requests,
+    pub(super) requests: Requests,
     arrived: usize,
-    replicas: Vec<Replica>,
-    next: NextEvents,
-    pulls: BinaryHeap<Reverse<(Ps, u32)>>,
-    turns: Turns,
+    pub(super) replicas: Vec<Replica>,
+    pub(super) next: NextEvents,
+    pub(super) pulls: BinaryHeap<Reverse<(Ps, u32)>>,
+    pub(super) turns: Turns,
     sessions: Sessions,
     entry: std::ops::Range<usize>,
-    decode: std::ops::Range<usize>,
-    counters: Vec<Counters>,
+    pub(super) decode: std::ops::Range<usize>,
+    pub(super) counters: Vec<Counters>,
     gaps: Gaps,
-    events: u64,
+    pub(super) events: u64,
     watch: Option<Watch>,
-    timeline: Option<Vec<Segment>>,
+    pub(super) timeline: Option<Vec<Segment>>,
+    pub(super) faults: Faults,
+    /// The governor's level, and its next look; [`NEVER`] without one.
+    level: usize,
+    tick_ps: Ps,
+    /// What a step of each replica costs.
+    pub(super) costs: Vec<Costs>,
+    /// What it costs from the next one on, where that is to change.
+    pub(super) new_tables: Vec<(usize, Arc<StepTable>)>,
+    /// Requests that no replica can take because all of a pool are down.
+    pub(super) stranded: Vec<u32>,
     missed: u64,
     touched: Vec<u32>,
     is_touched: Vec<bool>,
@@ -86,6 +106,13 @@ impl Engine {
             replicas.extend((0..spec.replicas).map(|_| Replica::new(pool, spec, fleet.block_tok)));
             ranges.push((spec.role, first..replicas.len()));
         }
+        let first = fleet.governor.as_ref().map(|governor| &governor.levels[governor.first]);
+        let costs_of = |replica: &Replica| {
+            let pool = &fleet.pools[replica.pool];
+            let cap = first.map(|level| &level[replica.pool]).or(pool.cap.as_ref());
+            Costs { table: Arc::clone(&pool.table), cap: cap.cloned() }
+        };
+        let costs = replicas.iter().map(costs_of).collect();
         let span = |wanted: &[Role]| {
             let mut of_role = ranges.iter().filter(|(role, _)| wanted.contains(role));
             let first = of_role.clone().map(|(_, range)| range.start).min().unwrap_or(0);
@@ -108,6 +135,12 @@ impl Engine {
             events: 0,
             watch: None,
             timeline: None,
+            faults: Faults::default(),
+            level: fleet.governor.as_ref().map_or(0, |governor| governor.first),
+            tick_ps: fleet.governor.as_ref().map_or(NEVER, |governor| governor.tick_ps),
+            costs,
+            new_tables: Vec::new(),
+            stranded: Vec::new(),
             missed: 0,
             touched: Vec::new(),
             is_touched: vec![false; replicas.len()],
@@ -216,13 +249,60 @@ impl Engine {
         Err(Error::range(format!("unit_ids[{row}]"), "a repeated id", allowed))
     }
 
+    /// Adds a fault.
+    ///
+    /// # Errors
+    /// [`Error::Range`] when there is no such replica, it begins before now or does not end, or its
+    /// step costs do not have the shape of the pool's.
+    pub fn add_fault(&mut self, fault: Fault) -> Result<(), Error> {
+        let Some(replica) = self.replicas.get(fault.replica as usize) else {
+            let allowed = format!("below {}", self.replicas.len());
+            return Err(Error::range("fault.replica", fault.replica, allowed));
+        };
+        if fault.from_ps < self.now || fault.until_ps <= fault.from_ps || fault.until_ps > NEVER / 4
+        {
+            let given = format!("{} to {}", fault.from_ps, fault.until_ps);
+            let allowed = format!("rising times from {} to {}", self.now, NEVER / 4);
+            return Err(Error::range("fault", given, allowed));
+        }
+        if self.fleet.imitate_dynosim {
+            return Err(Error::range("fault", "beside imitate_dynosim", "one of the two"));
+        }
+        let pool = &self.fleet.pools[replica.pool];
+        match &fault.trouble {
+            Trouble::Slow(table) => {
+                table.check()?;
+                table.check_context(pool.kv_blocks * self.fleet.block_tok)?;
+                let shape =
+                    |table: &StepTable| format!("{} by {}", table.max_tok(), table.max_seqs());
+                if shape(table) != shape(&pool.table) {
+                    return Err(Error::shape("fault.table", shape(table), shape(&pool.table)));
+                }
+            }
+            Trouble::LinkDown | Trouble::LinkSlow(_) if pool.role != Role::Decode => {
+                return Err(Error::range("fault", "a link", "replicas of a decode pool have one"));
+            }
+            Trouble::Down | Trouble::LinkDown => {}
+            Trouble::LinkSlow(slower) => {
+                if !(1024..=1 << 20).contains(slower) {
+                    return Err(Error::range("fault.link", slower, "1024 (as ever) to 2^20"));
+                }
+            }
+        }
+        self.faults.add(fault);
+        Ok(())
+    }
+
     /// Lets time pass until `until` [ps], at most `most_events` events.
     pub fn advance(&mut self, until: Ps, most_events: u64) -> Stop {
         let last_event = self.events.saturating_add(most_events);
         loop {
             let arrival = self.next_arrival();
             let pull = self.pulls.peek().map_or(NEVER, |&Reverse((at, _))| at);
-            let at = self.next.earliest().min(pull).min(arrival);
+            let mut at = self.next.earliest().min(pull).min(arrival).min(self.faults.next);
+            if at != NEVER {
+                at = at.min(self.tick_ps);
+            }
             if at > until || at == NEVER {
                 self.now = self.now.max(until.min(NEVER / 2));
                 return Stop::Reached;
@@ -244,8 +324,35 @@ impl Engine {
                 self.pulls.pop();
                 self.take_pulled(r, at);
             }
+            while self.faults.next == at {
+                self.turn_fault(at);
+            }
+            if self.tick_ps == at {
+                self.look(at);
+            }
             self.take_arrivals(at);
             self.start_touched(at);
+        }
+    }
+
+    /// The governor looks at what waits, and may move watts.
+    #[cold]
+    fn look(&mut self, at: Ps) {
+        let Some(governor) = &self.fleet.governor else { return };
+        self.events += 1;
+        self.tick_ps = at + governor.tick_ps;
+        let entry = &self.replicas[self.entry.clone()];
+        let waiting = entry.iter().map(|replica| replica.prompt_tok).sum();
+        let level = governor.next(self.level, waiting, entry.len() as u64);
+        if level != self.level {
+            self.level = level;
+            for i in 0..self.replicas.len() {
+                let cap = &governor.levels[level][self.replicas[i].pool];
+                self.costs[i].cap = Some(Arc::clone(cap));
+                if let Some(end) = self.replicas[i].cut_at(at) {
+                    self.next.set(i, end);
+                }
+            }
         }
     }
 
@@ -354,23 +461,27 @@ impl Engine {
             let (replica, mut around) = self.split(i);
             replica.end(at, &mut around);
         }
+        self.tell(at);
+        let mut handed = std::mem::take(&mut self.handed);
+        for (place, r) in handed.drain(..).enumerate() {
+            self.requests[r].late = self.fleet.imitate_dynosim && place > 0;
+            self.requests[r].holder = self.requests[r].replica;
+            self.requests[r].replica = NONE;
+            self.place(r, at);
+        }
+        self.handed = handed;
+    }
+
+    /// Hears of the requests that emitted their first or last token.
+    #[expect(clippy::inline_always, reason = "at the end of every step")]
+    #[inline(always)]
+    pub(super) fn tell(&mut self, at: Ps) {
         while let Some(r) = self.told.pop() {
             self.judge(r);
             if self.requests[r].state == State::Done {
                 self.finish(r, at);
             }
         }
-        let mut handed = std::mem::take(&mut self.handed);
-        for (place, r) in handed.drain(..).enumerate() {
-            self.requests[r].late = self.fleet.imitate_dynosim && place > 0;
-            self.requests[r].holder = self.requests[r].replica;
-            let routing = self.fleet.routing;
-            let range = self.decode.clone();
-            let d = router::decode(&mut self.replicas, range, &mut self.turns, routing);
-            self.assign(d, r, 0);
-            self.enqueue(d, r, at);
-        }
-        self.handed = handed;
     }
 
     /// Takes a KV cache that has been pulled, or a prefix that has been read back.
@@ -400,20 +511,23 @@ impl Engine {
         let fits = self.fleet.pools.iter().all(|pool| {
             let tokens = if pool.role == Role::Prefill { isl } else { isl + osl };
             let whole = !pool.policy.reserves() || isl <= pool.token_budget;
-            whole && tokens.div_ceil(self.fleet.block_tok) <= pool.kv_blocks
+            // SGLang keeps less than a block away from the last request that runs.
+            let spare =
+                if matches!(pool.policy, Policy::Sglang(_)) { self.fleet.block_tok } else { 0 };
+            whole && (tokens + spare).div_ceil(self.fleet.block_tok) <= pool.kv_blocks
         });
         if !fits {
             self.reject(r, at);
             return;
         }
         self.sessions.in_flight += 1;
-        let (i, charged) = self.route(r, at);
-        self.assign(i, r, charged);
-        self.enqueue(i, r, at);
+        self.place(r, at);
     }
 
-    /// Chooses who computes the prompt of `r`, and how many of its tokens that is.
-    fn route(&mut self, r: u32, now: Ps) -> (usize, u32) {
+    /// Chooses who computes the prompt of `r`, and how many of its tokens that is; none when all who
+    /// could are down.
+    #[inline]
+    pub(super) fn route(&mut self, r: u32, now: Ps) -> Option<(usize, u32)> {
         let (fleet, counters) = (&self.fleet, &mut self.counters[..]);
         let mut view = View { fleet, requests: &self.requests, counters, now };
         let mut turns = self.turns;
@@ -422,12 +536,14 @@ impl Engine {
         if !self.decode.is_empty() && fleet.disaggregation != Disaggregation::Always {
             let mut local = self.turns;
             let range = self.decode.clone();
-            let d = router::decode(&mut self.replicas, range, &mut local, fleet.routing);
-            let busy_tok = self.replicas[chosen.0].prompt_tok;
-            if let Some(charged) = router::local(busy_tok, &mut self.replicas[d], r, &mut view) {
-                self.turns = local;
-                self.counters[self.replicas[d].pool].local_prompts += 1;
-                return (d, charged);
+            if let Some(d) = router::decode(&mut self.replicas, range, &mut local, fleet.routing) {
+                let busy_tok = chosen.map_or(0, |(i, _)| self.replicas[i].prompt_tok);
+                let decode = &mut self.replicas[d];
+                if let Some(charged) = router::local(busy_tok, decode, r, &mut view) {
+                    self.turns = local;
+                    self.counters[self.replicas[d].pool].local_prompts += 1;
+                    return Some((d, charged));
+                }
             }
         }
         self.turns = turns;
@@ -435,7 +551,8 @@ impl Engine {
     }
 
     /// Books `r` on replica `i`, which has `charged` tokens of its prompt to compute.
-    fn assign(&mut self, i: usize, r: u32, charged: u32) {
+    #[inline]
+    pub(super) fn assign(&mut self, i: usize, r: u32, charged: u32) {
         let isl = u64::from(self.requests[r].isl_tok);
         self.requests[r].replica = to_u32(i);
         self.requests[r].charged_tok = charged;
@@ -453,7 +570,7 @@ impl Engine {
         }
     }
 
-    fn enqueue(&mut self, i: usize, r: u32, at: Ps) {
+    pub(super) fn enqueue(&mut self, i: usize, r: u32, at: Ps) {
         let spec = &self.fleet.pools[self.replicas[i].pool];
         if let Some(end) = self.replicas[i].enqueue(r, at, spec) {
             self.next.set(i, end);
@@ -466,6 +583,9 @@ impl Engine {
             let i = i as usize;
             self.is_touched[i] = false;
             if self.replicas[i].is_idle() {
+                if !self.new_tables.is_empty() {
+                    self.turn_table(i);
+                }
                 let (replica, mut around) = self.split(i);
                 let end = replica.start(at, &mut around);
                 self.next.set(i, end);
@@ -473,16 +593,19 @@ impl Engine {
         }
     }
 
-    fn touch(&mut self, i: usize) {
+    pub(super) fn touch(&mut self, i: usize) {
         if !std::mem::replace(&mut self.is_touched[i], true) {
             self.touched.push(to_u32(i));
         }
     }
 
-    fn split(&mut self, i: usize) -> (&mut Replica, Around<'_>) {
+    pub(super) fn split(&mut self, i: usize) -> (&mut Replica, Around<'_>) {
         let replica = &mut self.replicas[i];
+        let costs = &self.costs[i];
         let around = Around {
             fleet: &self.fleet,
+            table: &costs.table,
+            cap: costs.cap.as_deref(),
             requests: &mut self.requests,
             counters: &mut self.counters[replica.pool],
             gaps: &mut self.gaps,
@@ -566,7 +689,7 @@ impl Engine {
     }
 }
 
-fn to_u32(i: usize) -> u32 {
+pub(super) fn to_u32(i: usize) -> u32 {
     debug_assert!(index(i as u64) == i && u32::try_from(i).is_ok());
     #[expect(clippy::cast_possible_truncation, reason = "replicas and requests are bounded")]
     {

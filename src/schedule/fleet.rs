@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::governor::GovernorSpec;
 use super::steps::StepTable;
 use crate::error::Error;
 
@@ -41,8 +42,25 @@ pub enum Policy {
     },
     /// Orca: requests join and leave every step, whole prompts, memory for the longest answer.
     Orca,
+    /// SGLang: prompts first and alone, memory by estimate, retraction.
+    Sglang(SglangSpec),
     /// Request-level batching: a batch is formed when the last one is done, whole prompts.
     Static,
+}
+
+/// The settings of SGLang's rule; shares are in units of 2⁻²⁰.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SglangSpec {
+    /// Whether the queue is ordered by the longest cached prefix, or by arrival.
+    pub longest_prefix_first: bool,
+    /// Share of what running requests may still generate that is kept free for them at first.
+    pub ratio: u64,
+    /// The least that this share falls to.
+    pub least_ratio: u64,
+    /// How much it falls in a decode step.
+    pub decay: u64,
+    /// Tokens that requests say they may generate, where their answers are shorter.
+    pub most_new_tok: u64,
 }
 
 impl Policy {
@@ -192,6 +210,8 @@ pub struct FleetSpec {
     pub routing: Routing,
     /// Which prompts the decode pool computes itself.
     pub disaggregation: Disaggregation,
+    /// Who moves watts between the pools, instead of their own caps.
+    pub governor: Option<GovernorSpec>,
     /// Prices and hands over as NVIDIA's `DynoSim` 1.3.1 does, to be compared with it: a prompt step
     /// costs as its number of chunks times their mean, rounded down; a decode step costs by the
     /// tokens of whole blocks in use or reserved; pulls do not share the link, and of several
@@ -256,11 +276,23 @@ impl FleetSpec {
         }
         for (at, pool) in self.pools.iter().enumerate() {
             pool.check(at)?;
+            let sglang = matches!(pool.policy, Policy::Sglang(_));
+            if sglang && pool.token_budget < self.block_tok {
+                let name = format!("pools[{at}].token_budget");
+                let allowed = format!("a block, {}, or more under sglang", self.block_tok);
+                return Err(Error::range(name, pool.token_budget, allowed));
+            }
             let kv_tok = pool.kv_blocks.saturating_mul(self.block_tok);
             pool.table.check_context(kv_tok)?;
             if let Some(cap) = &pool.cap {
                 cap.check_context(kv_tok)?;
             }
+        }
+        if let Some(governor) = &self.governor {
+            if self.pools.iter().any(|pool| pool.cap.is_some()) {
+                return Err(Error::range("governor", "beside caps of pools", "one of the two"));
+            }
+            governor.check(self)?;
         }
         let replicas: u64 = self.pools.iter().map(|pool| u64::from(pool.replicas)).sum();
         if replicas > MOST_REPLICAS {
@@ -278,19 +310,24 @@ impl FleetSpec {
 }
 
 impl PoolSpec {
+    /// Checks a cap's step times against the pool's.
+    pub(crate) fn check_cap(&self, cap: &StepTable, name: &str) -> Result<(), Error> {
+        cap.check()?;
+        if cap.mixed.is_some() {
+            return Err(Error::range(name, "a measured table", "an affine one"));
+        }
+        let shape = |table: &StepTable| format!("{} by {}", table.max_tok(), table.max_seqs());
+        if shape(cap) != shape(&self.table) {
+            return Err(Error::shape(name, shape(cap), shape(&self.table)));
+        }
+        Ok(())
+    }
+
     fn check(&self, at: usize) -> Result<(), Error> {
         let name = |field: &str| format!("pools[{at}].{field}");
         self.table.check()?;
         if let Some(cap) = &self.cap {
-            cap.check()?;
-            if cap.mixed.is_some() {
-                return Err(Error::range(name("cap"), "a measured table", "an affine one"));
-            }
-            if (cap.max_tok(), cap.max_seqs()) != (self.table.max_tok(), self.table.max_seqs()) {
-                let given = format!("{} by {}", cap.max_tok(), cap.max_seqs());
-                let expected = format!("{} by {}", self.table.max_tok(), self.table.max_seqs());
-                return Err(Error::shape(name("cap"), given, expected));
-            }
+            self.check_cap(cap, &name("cap"))?;
         }
         if self.replicas == 0 {
             return Err(Error::range(name("replicas"), 0, "1 or more"));
@@ -310,6 +347,18 @@ impl PoolSpec {
         if self.policy.reserves() && (self.role != Role::Mixed || self.cache.is_some()) {
             let allowed = "vllm on this pool; the others need a mixed pool without prefix cache";
             return Err(Error::range(name("policy"), format!("{:?}", self.policy), allowed));
+        }
+        if let Policy::Sglang(rule) = self.policy {
+            if self.role != Role::Mixed {
+                let allowed = "vllm on this pool; sglang needs a mixed pool";
+                return Err(Error::range(name("policy"), "sglang", allowed));
+            }
+            let whole = 1 << 20;
+            if rule.ratio > whole || rule.least_ratio > rule.ratio || rule.decay > whole {
+                let given = format!("{} falling to {}", rule.ratio, rule.least_ratio);
+                let allowed = "shares in 2^-20 that fall, at most 2^20";
+                return Err(Error::range(name("sglang"), given, allowed));
+            }
         }
         if self.window_ps > 0 && self.role == Role::Decode {
             let allowed = "0 on a decode pool: nobody waits to fill a decode step";

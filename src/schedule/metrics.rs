@@ -25,6 +25,10 @@ pub struct Counters {
     pub emitted_tok: u64,
     /// Requests thrown out of the running list.
     pub preemptions: u64,
+    /// Requests that were routed anew because a replica was lost.
+    pub rerouted: u64,
+    /// Tokens whose KV was lost with it.
+    pub lost_tok: u64,
     /// KV blocks taken.
     pub blocks_taken: u64,
     /// KV blocks given back.

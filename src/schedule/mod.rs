@@ -18,6 +18,9 @@
 //! | [`request`] | where a request is in its life |
 //! | [`metrics`] | what is counted |
 //! | [`timeline`] | who did what when, if asked |
+//! | [`governor`] | which pool gets more of the watts |
+//! | [`fault`] | what breaks |
+//! | [`recovery`] | where requests go then |
 //! | [`clock`] | whose event is next |
 //!
 //! Time and energy are integers. A run of decode steps is one event in closed form and equals its
@@ -26,10 +29,13 @@
 mod cache;
 mod clock;
 mod engine;
+mod fault;
 mod fleet;
+mod governor;
 mod idmap;
 mod metrics;
 mod mixed;
+mod recovery;
 mod replica;
 mod request;
 mod router;
@@ -39,10 +45,12 @@ mod timeline;
 
 pub use clock::{NEVER, Ps};
 pub use engine::{Engine, Stop, Watch};
+pub use fault::{Fault, Trouble};
 pub use fleet::{
     CacheSpec, Disaggregation, FirstToken, FleetSpec, LinkSpec, Policy, PoolSpec, Role, Routing,
-    TierSpec,
+    SglangSpec, TierSpec,
 };
+pub use governor::GovernorSpec;
 pub use metrics::{Counters, Gaps};
 pub use mixed::MixedAttention;
 pub use request::{Live, Requests, State};

@@ -37,18 +37,19 @@ impl View<'_> {
     }
 }
 
-/// The replica of `range` that computes the prompt of `r`, and the tokens it is charged with.
+/// The replica of `range` that computes the prompt of `r`, and the tokens it is charged with; none
+/// when all are down.
 pub(crate) fn entry(
     replicas: &mut [Replica],
     range: Range<usize>,
     r: u32,
     turns: &mut Turns,
     view: &mut View<'_>,
-) -> (usize, u32) {
+) -> Option<(usize, u32)> {
     let isl = u64::from(view.requests[r].isl_tok);
     let best = match view.fleet.routing {
         Routing::LeastLoad => least(replicas, range, |replica| replica.load),
-        Routing::RoundRobin => next_turn(&mut turns.entry, &range),
+        Routing::RoundRobin => next_turn(&mut turns.entry, replicas, range),
         Routing::PrefixAware { weight_1024, credit_1024 } => least(replicas, range, |replica| {
             let cached = view.cached(replica, r);
             let credit: u64 = cached.iter().zip(credit_1024).map(|(tok, c)| tok * c).sum();
@@ -61,12 +62,13 @@ pub(crate) fn entry(
             let spec = &view.fleet.pools[replica.pool];
             replica.queue_ps + spec.table.prompt_ps(isl - cached, cached, spec.token_budget)
         }),
-    };
+    }?;
     let new = match view.fleet.routing {
         Routing::LeastLoad | Routing::RoundRobin => isl - u64::from(view.requests[r].cached_tok),
         _ => isl - view.cached(&mut replicas[best], r).iter().sum::<u64>(),
     };
-    (best, u32::try_from(new).expect("Invariant: a part of a prompt is at most the prompt"))
+    let new = u32::try_from(new).expect("Invariant: a part of a prompt is at most the prompt");
+    Some((best, new))
 }
 
 /// The replica of `range` that decodes a request whose prompt is computed.
@@ -75,9 +77,9 @@ pub(crate) fn decode(
     range: Range<usize>,
     turns: &mut Turns,
     routing: Routing,
-) -> usize {
+) -> Option<usize> {
     match routing {
-        Routing::RoundRobin => next_turn(&mut turns.decode, &range),
+        Routing::RoundRobin => next_turn(&mut turns.decode, replicas, range),
         Routing::PrefixAware { .. } => least(replicas, range, |replica| replica.context_tok),
         Routing::LeastLoad | Routing::LeastTtft => least(replicas, range, |replica| replica.load),
     }
@@ -107,25 +109,30 @@ pub(crate) fn local(
     local.then(|| u32::try_from(new).expect("Invariant: a part of a prompt is at most the prompt"))
 }
 
-fn next_turn(turn: &mut u64, range: &Range<usize>) -> usize {
-    let chosen = range.start + index(*turn % range.len() as u64);
+/// Those of `range` that are up, one after the other.
+fn next_turn(turn: &mut u64, replicas: &[Replica], range: Range<usize>) -> Option<usize> {
+    let count = replicas[range.clone()].iter().filter(|replica| replica.is_up()).count();
+    let place = index(turn.checked_rem(count as u64)?);
     *turn += 1;
-    chosen
+    range.filter(|&i| replicas[i].is_up()).nth(place)
 }
 
-/// The replica of `range` with the least cost; the lowest of equals.
+/// The replica of `range` that is up and has the least cost; the lowest of equals.
+#[inline]
 fn least<C: PartialOrd>(
     replicas: &mut [Replica],
     range: Range<usize>,
     mut cost: impl FnMut(&mut Replica) -> C,
-) -> usize {
-    let mut best = range.start;
-    let mut least = cost(&mut replicas[best]);
-    for i in range.skip(1) {
-        let other = cost(&mut replicas[i]);
-        if other < least {
-            (best, least) = (i, other);
+) -> Option<usize> {
+    let first = range.clone().find(|&i| replicas[i].is_up())?;
+    let (mut best, mut least) = (first, cost(&mut replicas[first]));
+    for (i, replica) in replicas.iter_mut().enumerate().take(range.end).skip(first + 1) {
+        if replica.is_up() {
+            let other = cost(replica);
+            if other < least {
+                (best, least) = (i, other);
+            }
         }
     }
-    best
+    Some(best)
 }

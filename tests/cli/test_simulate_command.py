@@ -44,6 +44,56 @@ def test_an_unknown_design_is_refused_with_the_nearest(short_trace):
     assert "optical" in str(result.exception)
 
 
+def test_a_cap_slows_and_a_governor_needs_one(short_trace):
+    words = ["--design", "gpu-disaggregated", "--json"]
+    free, capped, moved = (
+        json.loads(invoke(short_trace, *words, *more).output)
+        for more in ([], ["--cap", "8kW"], ["--cap", "8kW", "--governor", "100ms"])
+    )
+    assert sum(pool["capped_ps"] for pool in free["pools"]) == 0
+    assert sum(pool["capped_ps"] for pool in capped["pools"]) > 0
+    assert moved["events"] > capped["events"]
+    for wrong, said in (
+        (["--governor", "1s"], "needs --cap"),
+        (["--cap", "0W"], "above 0"),
+        (["--cap", "8kW", "--governor", "1ns"], "1 us or more"),
+    ):
+        assert said in str(invoke(short_trace, *words, *wrong).exception)
+    alone = invoke(short_trace, "--design", "gpu-colocated", "--cap", "8kW", "--governor", "1s")
+    assert "prefill and decode" in str(alone.exception)
+
+
+def test_a_lost_server_costs_service_and_loses_no_request(short_trace):
+    words = ["--design", "gpu-colocated", "--json", "--fault", "t=20s server=0 down=60s"]
+    result = invoke(short_trace, *words)
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.output)
+    assert summary["done"] == summary["requests"]
+    assert sum(pool["rerouted"] for pool in summary["pools"]) > 0
+    assert summary["met_frac"] < summary["met_frac_without_faults"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("t=20s server=0", "one of down="),
+        ("t=20s server=0 down=3parsec", "is unknown"),
+        ("t=20s sever=0 down=3s", "did you mean 'server'"),
+        ("t=20s server=77 down=3s", "this cell has 0 to"),
+        ("t=20s server=0 slow=0.5 for=3s", "1 to 1000"),
+        ("t=20s server=0 slow=2", "slow=FACTOR and for="),
+        ("t=20s link=0 down=1s", "nothing is sent between pools"),
+        ("t=20s server=x down=1s", "0, 1, 2"),
+        ("t=20s server=0 down=0s", "up to 1e6 s"),
+    ],
+)
+def test_a_malformed_fault_is_refused_in_one_line(short_trace, words, said):
+    result = invoke(short_trace, "--design", "gpu-colocated", "--fault", words)
+    assert result.exit_code != 0
+    assert said in str(result.exception)
+    assert "\n" not in str(result.exception)
+
+
 def test_power_over_time_integrates_to_the_energy_of_the_counters():
     energy = np.full(4097, 7_000_000, np.uint64)
     energy[0] = 0

@@ -1,5 +1,6 @@
 """The compiled engine equals the step-by-step reference to the last picosecond and picojoule."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -22,7 +23,11 @@ COUNTED = (
     "pull_saved_tok",
     "capped_ps",
     "local_prompts",
+    "rerouted",
+    "lost_tok",
 )
+
+SGLANG = ("chunked", "deferred", "retracted", "deduped")
 
 
 def make_table(rng, max_tok, max_seqs, scale):
@@ -88,12 +93,13 @@ def plain_pool(pool):
     same = {
         name: getattr(pool, name)
         for name in records.Pool.__dataclass_fields__
-        if name not in ("table", "cache", "cap")
+        if name not in ("table", "cache", "cap", "sglang")
     }
     cap = None
     if pool.cap_w is not None:
         cap = plain(schedule.below_power(pool.table, cap_w=pool.cap_w))
-    return records.Pool(**same, table=plain(pool.table), cache=cache, cap=cap)
+    sglang = records.Rule(**schedule.sglang_shares(pool.sglang))
+    return records.Pool(**same, table=plain(pool.table), cache=cache, cap=cap, sglang=sglang)
 
 
 def settings_of(fleet):
@@ -111,19 +117,48 @@ def settings_of(fleet):
         local_below_tok=split.local_below_tok,
         local_queue_tok=split.queue_tok,
         local_busy_seqs=split.busy_seqs,
+        governor=plain_governor(fleet),
     )
 
 
-def make_case(seed):
+def plain_governor(fleet):
+    governor = fleet.governor
+    if governor is None:
+        return None
+    caps = [
+        [
+            plain(schedule.below_power(pool.table, cap_w=cap_w))
+            for pool, cap_w in zip(fleet.pools, level, strict=True)
+        ]
+        for level in governor.caps_w
+    ]
+    return (governor.tick_ps, caps, governor.first, governor.above_tok, governor.below_tok)
+
+
+def make_governor(rng, pools, scale, longest):
+    levels = int(rng.integers(2, 5))
+    below = int(rng.integers(0, longest))
+    return schedule.Governor(
+        tick_ps=int(rng.integers(1_000_000, 1_000_000 + scale * longest * 10)),
+        caps_w=tuple(tuple(float(rng.choice([0.3, 3, 40])) for _ in pools) for _ in range(levels)),
+        first=int(rng.integers(0, levels)),
+        above_tok=below + int(rng.integers(0, longest)),
+        below_tok=below,
+    )
+
+
+def make_case(seed, only=None):
+    """A random fleet and what arrives; of one mixed pool under the policy `only`, if given."""
     rng = np.random.default_rng(seed)
     block_tok = int(rng.choice([1, 4, 16]))
-    split = bool(rng.integers(2))
+    split = bool(rng.integers(2)) and only is None
     longest = int(rng.choice([12, 60, 200]))
     scale = int(rng.choice([3, 200, 10_000]))
     pools = []
     for role in ("prefill", "decode") if split else ("mixed",):
         max_seqs = int(rng.integers(1, 9))
-        budget = int(rng.integers(max_seqs, max_seqs + longest))
+        # Mostly tight, sometimes so wide that several prompts fit in one step.
+        budget = int(rng.integers(max_seqs, max_seqs + longest)) * int(rng.choice([1, 1, 4]))
         # Tight memory, so that preemption and blocked queues are common.
         fewest = -(-2 * longest // block_tok)
         kv_blocks = int(rng.integers(fewest, fewest * 3 + 2))
@@ -132,22 +167,28 @@ def make_case(seed):
                 name=role,
                 role=role,
                 replicas=int(rng.integers(1, 4)),
-                table=make_table(rng, budget + int(rng.integers(0, 3)), max_seqs, scale),
-                token_budget=budget,
+                table=make_table(
+                    rng, max(budget, block_tok) + int(rng.integers(0, 3)), max_seqs, scale
+                ),
+                token_budget=max(budget, block_tok),
                 max_seqs=max_seqs,
-                kv_blocks=kv_blocks,
                 watermark_blocks=int(rng.integers(0, 2)),
                 window_ps=0 if role == "decode" else int(rng.choice([0, 0, scale * 50])),
                 fill_tok=int(rng.integers(1, longest)),
-                **make_policy(rng, role, longest),
+                **{"kv_blocks": kv_blocks} | make_policy(rng, role, longest, fewest, only),
                 cap_w=float(rng.choice([0.3, 3, 40])) if rng.random() < 0.3 else None,
             )
         )
+    governor = None
+    if rng.random() < 0.25:
+        governor = make_governor(rng, pools, scale, longest)
+        pools = [replace(pool, cap_w=None) for pool in pools]
     unit_blocks = int(rng.integers(1, 3))
     fleet = schedule.Fleet(
         pools=tuple(pools),
         block_tok=block_tok,
         unit_tok=unit_blocks * block_tok,
+        governor=governor,
         link_tok_ps=int(rng.integers(0, scale * 3)),
         link_latency_ps=int(rng.integers(0, scale * 30)),
         link_layers=int(rng.choice([1, 1, 4])),
@@ -169,6 +210,8 @@ def make_case(seed):
     cached = (isl * rng.random(count) * rng.integers(0, 2)).astype(np.int64)
     spread = scale * longest * int(rng.choice([0, 1, 40]))
     arrival = np.sort(rng.integers(0, spread + 1, count))
+    if rng.random() < 0.3:  # in bursts, so that equal prompts are computed side by side
+        arrival = arrival // (spread // 4 + 1) * (spread // 4 + 1)
     units = [[] for _ in range(count)]
     if rng.random() < 0.6:
         units = make_units(rng, isl, osl, unit_blocks * block_tok)
@@ -190,11 +233,53 @@ def make_case(seed):
         think_ps=rng.integers(0, scale * 40, count).astype(np.uint64) * int(rng.integers(0, 2)),
         in_flight=int(rng.choice([0, 0, 1, 5])),
     )
-    return fleet, arrivals
+    return fleet, arrivals, make_faults(rng, fleet, spread + 20 * scale * longest)
 
 
-def make_policy(rng, role, longest):
-    policy = str(rng.choice(["vllm", "vllm", "vllm", "orca", "static"]))
+def make_faults(rng, fleet, span):
+    """Often none; else some, early enough to hit a run that is under way."""
+    replicas = [pool for pool in fleet.pools for _ in range(pool.replicas)]
+    faults = []
+    for _ in range(int(rng.choice([0, 0, 1, 3, 6]))):
+        number = int(rng.integers(0, len(replicas)))
+        pool = replicas[number]
+        kinds = ["down", "down", "slow"] + ["link-down", "link-slow"] * (pool.role == "decode")
+        kind = str(rng.choice(kinds))
+        begin = int(rng.integers(0, span))
+        table = None
+        if kind == "slow":
+            table = schedule.slower_table(pool.table, factor=float(rng.choice([1.2, 2.0])))
+        faults.append(
+            schedule.Fault(
+                kind=kind,
+                replica=number,
+                from_ps=begin,
+                until_ps=begin + int(rng.integers(1, span // 4 + 2)),
+                table=table,
+                slower=float(rng.choice([1.0, 2.5])) if kind == "link-slow" else 1.0,
+            )
+        )
+    return tuple(faults)
+
+
+def plain_fault(fault):
+    what = plain(fault.table) if fault.kind == "slow" else round(1024 * fault.slower)
+    return (fault.kind, fault.replica, fault.from_ps, fault.until_ps, what)
+
+
+def make_policy(rng, role, longest, fewest, only):
+    policy = only or str(rng.choice(["vllm", "vllm", "sglang", "sglang", "orca", "static"]))
+    if role == "mixed" and policy == "sglang":
+        return {
+            "policy": policy,
+            "kv_blocks": fewest + 1 + int(rng.choice([0, 0, fewest])),
+            "cache": make_cache(rng, longest) if rng.random() < 0.7 else None,
+            "sglang": schedule.SGLang(
+                order=str(rng.choice(["fcfs", "lpm", "lpm"])),
+                conservativeness=float(rng.choice([0, 0, 0.05, 0.3, 1.0, 1.5])),
+                most_new_tok=int(rng.choice([0, 0, 0, 9, 2 * longest, 8000])),
+            ),
+        }
     if role != "mixed" or policy == "vllm":
         return {
             "cache": make_cache(rng, longest) if rng.random() < 0.6 else None,
@@ -229,16 +314,17 @@ def make_units(rng, isl, osl, unit_tok):
         start = []
         if i and rng.random() < 0.7:
             parent = units[int(rng.integers(0, i))]
-            start = parent[: int(rng.integers(0, len(parent) + 1))][:named]
+            kept = len(parent) if rng.random() < 0.3 else int(rng.integers(0, len(parent) + 1))
+            start = parent[:kept][:named]
         own = list(range(fresh, fresh + named - len(start)))
         fresh += len(own)
         units.append(start + own)
     return units
 
 
-def check(seed):
-    fleet, arrivals = make_case(seed)
-    outcome = schedule.run(fleet, arrivals)
+def check(seed, only=None):
+    fleet, arrivals, faults = make_case(seed, only)
+    outcome = schedule.run(fleet, arrivals, faults=faults)
     simulation = reference.Simulation(
         [plain_pool(pool) for pool in fleet.pools], settings_of(fleet)
     )
@@ -254,7 +340,7 @@ def check(seed):
         arrivals.think_ps.tolist(),
         strict=True,
     )
-    simulation.run(list(rows), arrivals.in_flight)
+    simulation.run(list(rows), arrivals.in_flight, [plain_fault(fault) for fault in faults])
     came = [r.arrival_ps for r in simulation.requests if r.state != "rejected"]
     assert outcome.arrival_ps[outcome.state != STATE["rejected"]].tolist() == came, seed
     assert outcome.first_ps.tolist() == [r.first_ps for r in simulation.requests], seed
@@ -279,8 +365,9 @@ def test_engine_equals_the_step_by_step_reference(seed):
 def test_the_random_cases_reach_every_corner():
     """The parity test is worth something only if its cases preempt, hand over, block and reject."""
     seen = dict.fromkeys(
-        ("preempted", "handed", "done", "long", "followed", "bounded", *COUNTED), 0
+        ("preempted", "handed", "done", "long", "followed", "bounded", "shifts", *COUNTED), 0
     )
+    survived = 0
     for seed in range(400):
         simulation = check(seed)
         seen["preempted"] += sum(r.preemptions for r in simulation.requests)
@@ -289,13 +376,28 @@ def test_the_random_cases_reach_every_corner():
         seen["long"] += sum(r.osl > 50 for r in simulation.requests)
         seen["followed"] += sum(bool(r.parents) and r.state == "done" for r in simulation.requests)
         seen["bounded"] += simulation.bounded
+        seen["shifts"] += simulation.shifts
+        survived += simulation.survived
         assert simulation.stalls == 0, seed
         for name in COUNTED:
             seen[name] += sum(count[name] for count in simulation.counters())
     assert min(seen.values()) > 40, {name: count for name, count in seen.items() if count <= 40}
+    assert survived > 5  # a KV cache outlived the replica it was to go to
+
+
+def test_the_random_cases_reach_every_corner_of_sglang():
+    """Prompts are cut, deferred behind their like, retracted and found to be computed twice."""
+    seen = dict.fromkeys(SGLANG, 0)
+    for seed in range(200):
+        simulation = check(seed, only="sglang")
+        for name in SGLANG:
+            seen[name] += getattr(simulation, name)
+    assert min(seen.values()) > 30, seen
 
 
 @pytest.mark.long
 def test_ten_thousand_random_fleets():
     for seed in range(10_000, 20_000):
         check(seed)
+        if seed % 4 == 0:
+            check(seed, only="sglang")

@@ -25,6 +25,17 @@ class Table:
 
 
 @dataclass
+class Rule:
+    """SGLang's settings; shares in 2^-20."""
+
+    longest_prefix_first: bool = True
+    ratio: int = 0
+    least_ratio: int = 0
+    decay: int = 0
+    most_new_tok: int = 0
+
+
+@dataclass
 class Pool:
     role: str
     replicas: int
@@ -36,6 +47,7 @@ class Pool:
     window_ps: int = 0
     fill_tok: int = 0
     policy: str = "vllm"
+    sglang: Rule | None = None
     chunk_tok: int = 0  # most tokens of one prompt in a step; 0: no such bound
     cap: Table | None = None  # what a step takes at least
     cache: tuple | None = None  # ([tier, tier], reused only)
@@ -68,6 +80,7 @@ class Settings:
     local_share_1024: int = 717
     local_queue_tok: int = 0
     local_busy_seqs: int = 0
+    governor: tuple | None = None  # (tick, caps by level and pool, first level, above, below)
 
 
 @dataclass
@@ -128,6 +141,24 @@ class Replica:
     prompt_tok: int = 0
     context_tok: int = 0
     queue_ps: int = 0
+    share: int = 0  # of what running requests may still generate that is kept free (SGLang)
+    full: bool = False  # nobody is admitted until a request leaves (SGLang)
+    troubles: int = 0  # faults that keep it down
+    slow: Table | None = None  # step costs while a part of it has failed
+    link_1024: int = 1024
+    booked: dict = field(default_factory=dict)  # what the step under way costs
+
+    def up(self):
+        return self.troubles == 0
+
+    def empty(self):
+        """As at the beginning, but for what is wrong with it."""
+        fresh = Replica(self.pool, self.number, self.pool.kv_blocks)
+        if self.pool.policy == "sglang":
+            fresh.share = self.pool.sglang.ratio
+        for name in ("troubles", "slow", "link_1024", "link_free"):
+            setattr(fresh, name, getattr(self, name))
+        self.__dict__.update(fresh.__dict__)
 
 
 COUNTERS = [
@@ -139,6 +170,8 @@ COUNTERS = [
     "decode_tok",
     "emitted_tok",
     "preemptions",
+    "rerouted",
+    "lost_tok",
     "blocks_taken",
     "blocks_freed",
     "pulled_tok",

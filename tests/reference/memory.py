@@ -9,7 +9,7 @@ class Memory:
 
     def reserves(self, replica):
         """Orca and static batches take the memory of the whole answer at once."""
-        return replica.pool.policy != "vllm"
+        return replica.pool.policy in ("orca", "static")
 
     def take(self, replica, blocks):
         assert blocks <= replica.free
@@ -19,10 +19,15 @@ class Memory:
             self.evict(replica)
 
     def give_back(self, replica, request, computed):
+        """All blocks of `computed` tokens; the answer is findable from now on."""
+        if replica.pool.cache is not None:
+            self.register(replica, request, 0, computed)
+        self.release(replica, request, computed)
+
+    def release(self, replica, request, computed):
         """All blocks of `computed` tokens, but those of units that others still use."""
         blocks = self.blocks(request.isl + request.osl if self.reserves(replica) else computed)
         if replica.pool.cache is not None:
-            self.register(replica, request, 0, computed)
             mine = request.shares.pop(replica.number, set())
             for unit in reversed(request.units):
                 if unit not in mine:

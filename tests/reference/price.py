@@ -60,7 +60,7 @@ class Price:
         return alone, ask(0, 0, n, mean), beside + alone - ask(*longest, 0, 0)
 
     def price(self, replica):
-        table = replica.pool.table
+        table = replica.slow or replica.pool.table
         chunks = [(q, r.computed) for r, q in replica.plan if not r.decoding]
         contexts = [r.computed + 1 for r, _ in replica.plan if r.decoding]
         n, prefill_tok = len(contexts), sum(q for q, _ in chunks)
@@ -79,8 +79,10 @@ class Price:
         m, emitted = prefill_tok + n, emitted_prefill + n
         ps = table.linear_ps[m] + table.head_ps[emitted] + attn
         capped = 0
-        if replica.pool.cap is not None:
-            cap = replica.pool.cap
+        cap = replica.pool.cap
+        if self.settings.governor is not None:
+            cap = self.settings.governor[1][self.level][self.pools.index(replica.pool)]
+        if cap is not None:
             least = self.attention(cap, chunks, contexts)[2]
             least += cap.linear_ps[m] + cap.head_ps[emitted]
             capped = max(0, least - ps)

@@ -7,14 +7,15 @@ class Router:
     def cached(self, replica, request):
         if request.cached:
             return [request.cached, 0, 0]
-        found = [place for _, place in self.look_up(replica, request)]
+        prompt = (request.isl - 1) // self.settings.unit_tok
+        found = [place for _, place in self.look_up(replica, request)[:prompt]]
         return [found.count(p) * self.settings.unit_tok for p in ("hbm", "dram", "storage")]
 
     def route(self, request):
         """The replica that computes the prompt, and the tokens it is charged with."""
-        entry = [r for r in self.replicas if r.pool.role != "decode"]
-        decode = [r for r in self.replicas if r.pool.role == "decode"]
-        replica, new, turned = self.choose_entry(entry, request)
+        entry = [r for r in self.replicas if r.pool.role != "decode" and r.up()]
+        decode = [r for r in self.replicas if r.pool.role == "decode" and r.up()]
+        replica, new, turned = self.choose_entry(entry, request) if entry else (None, 0, False)
         if decode and self.settings.disaggregation != "always":
             other, other_turned = self.choose_decode(decode)
             uncached = request.isl - self.cached(other, request)[0]
@@ -48,6 +49,8 @@ class Router:
         return replica, request.isl - sum(self.cached(replica, request)), False
 
     def choose_decode(self, decode):
+        if not decode:
+            return None, False
         if self.settings.routing == "round-robin":
             return decode[self.turns["decode"] % len(decode)], True
         if self.settings.routing == "prefix-aware":
@@ -60,7 +63,7 @@ class Router:
             return True
         if rule.local_busy_seqs and decode.load >= rule.local_busy_seqs:
             return False
-        if rule.local_queue_tok and prefill.prompt_tok > rule.local_queue_tok:
+        if rule.local_queue_tok and prefill and prefill.prompt_tok > rule.local_queue_tok:
             return True
         small = uncached * 1024 < rule.local_share_1024 * request.isl
         return small and uncached < rule.local_below_tok

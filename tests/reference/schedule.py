@@ -10,8 +10,9 @@ Rules, in the order they apply at one instant `t`:
    replica goes to the queue of a decode replica;
 2. pulls and read-backs that end at `t` are taken: the prefill side frees its blocks, the request is
    ready, or its prompt can go on;
-3. requests that arrive at `t` are routed;
-4. every replica that does nothing plans a step, or waits for a fuller pass.
+3. faults that begin or end at `t` do so; the governor looks, if it is time;
+4. requests that arrive at `t` are routed;
+5. every replica that does nothing plans a step, or waits for a fuller pass.
 
 Planning a step: the running list in order, one token for each that decodes and what is left of the
 token budget for an unfinished prompt; when blocks do not suffice, the last of the running list is
@@ -26,12 +27,14 @@ from __future__ import annotations
 from reference.fleet import COUNTERS, NEVER, Replica, Request
 from reference.memory import Memory
 from reference.price import Price
+from reference.recovery import Recovery
 from reference.router import Router
+from reference.sglang import SGLang
 
 GAP_SUB_BITS = 7
 
 
-class Simulation(Memory, Router, Price):
+class Simulation(Memory, Router, Recovery, SGLang, Price):
     def __init__(self, pools, settings):
         self.pools = pools
         self.settings = settings
@@ -43,12 +46,15 @@ class Simulation(Memory, Router, Price):
         for pool in pools:
             for _ in range(pool.replicas):
                 self.replicas.append(Replica(pool, len(self.replicas), pool.kv_blocks))
+                if pool.policy == "sglang":
+                    self.replicas[-1].share = pool.sglang.ratio
         self.count = {id(pool): dict.fromkeys(COUNTERS, 0) for pool in pools}
         self.gaps = {}
         self.gap_sum = 0
         self.pulls = []
         self.requests = []
         self.bounded = 0  # how often a prompt could have had more of a step
+        self.chunked = self.deferred = self.retracted = self.deduped = 0  # what SGLang's rule did
         self.stalls = 0  # how often a request that decodes found the budget used up
 
     # --- small words -----------------------------------------------------------------------------
@@ -76,7 +82,7 @@ class Simulation(Memory, Router, Price):
 
     # --- the loop --------------------------------------------------------------------------------
 
-    def run(self, arrivals, in_flight=0):
+    def run(self, arrivals, in_flight=0, faults=()):
         """`arrivals`: (arrival_ps, isl, cached, osl, units, parents, think_ps), sorted."""
         self.requests = [Request(i, *row) for i, row in enumerate(arrivals)]
         self.coming = [(r.arrival_ps, r.number) for r in self.requests if not r.parents]
@@ -84,22 +90,45 @@ class Simulation(Memory, Router, Price):
         self.backlog = []
         self.most = in_flight or len(self.requests)
         self.flying = 0
+        self.plan_faults(faults)
+        governor = self.settings.governor
+        self.tick, self.level = (governor[0], governor[2]) if governor else (NEVER, 0)
+        self.shifts = 0
         while True:
             now = min(min(replica.ends, replica.holds) for replica in self.replicas)
             for queue in (self.coming, self.pulls):
                 now = min([now, *(at for at, _ in queue)])
+            now = min(now, self.next_fault())
             if now == NEVER:
                 return
+            now = min(now, self.tick)
             for replica in self.replicas:
                 if replica.ends == now:
                     self.end(replica, now)
             while self.pulls and min(self.pulls)[0] == now:
                 _, number = self.pulls.pop(self.pulls.index(min(self.pulls)))
                 self.pulled(self.requests[number])
+            while self.next_fault() == now:
+                self.turn_fault(now)
+            if self.tick == now:
+                self.look(now)
             self.take_arrivals(now)
             for replica in self.replicas:
-                if replica.ends == NEVER:
+                if replica.ends == NEVER and replica.up():
                     self.start(replica, now)
+
+    def look(self, now):
+        """The governor moves watts by what waits to be computed."""
+        tick, levels, _, above, below = self.settings.governor
+        self.tick = now + tick
+        entry = [replica for replica in self.replicas if replica.pool.role != "decode"]
+        waiting = sum(replica.prompt_tok for replica in entry)
+        before = self.level
+        if waiting > above * len(entry):
+            self.level = min(self.level + 1, len(levels) - 1)
+        elif waiting < below * len(entry):
+            self.level = max(self.level - 1, 0)
+        self.shifts += self.level != before
 
     def take_arrivals(self, now):
         self.backlog += [number for at, number in sorted(self.coming) if at == now]
@@ -126,31 +155,21 @@ class Simulation(Memory, Router, Price):
     def arrive(self, request, now):
         request.arrival_ps = now
         for pool in self.pools:
-            if pool.policy != "vllm" and request.isl > pool.token_budget:
+            if pool.policy in ("orca", "static") and request.isl > pool.token_budget:
                 self.reject(request)
                 return
             tokens = request.isl if pool.role == "prefill" else request.isl + request.osl
-            if self.blocks(tokens) > pool.kv_blocks:
+            spare = self.block if pool.policy == "sglang" else 0
+            if self.blocks(tokens + spare) > pool.kv_blocks:
                 self.reject(request)
                 return
         self.flying += 1
-        replica, new = self.route(request)
-        if replica.pool.role == "decode":
-            request.decode = replica
-        else:
-            request.prefill = replica
-        self.assign(replica, request, new)
-        replica.waiting.append(request)
+        self.place(request)
 
     def hand_over(self, request, now):
         request.state = "handed"
         request.prompt_end_ps = now
-        request.decode, turned = self.choose_decode(
-            [r for r in self.replicas if r.pool.role == "decode"]
-        )
-        self.turns["decode"] += turned
-        self.assign(request.decode, request, 0)
-        request.decode.waiting.append(request)
+        self.place(request)
 
     def pulled(self, request):
         home = request.home()
@@ -158,6 +177,7 @@ class Simulation(Memory, Router, Price):
         if request.state == "loading":
             request.state = "loaded"
             home.loaded.append(request)
+            home.full = False
             return
         self.give_back(request.prefill, request, request.isl)
         request.state = "ready"
@@ -175,17 +195,24 @@ class Simulation(Memory, Router, Price):
             if sum(new) < pool.fill_tok and until > now:
                 replica.holds = until
                 return
+        if pool.policy == "sglang":
+            if self.start_sglang(replica, now):
+                self.set_going(replica, now)
+            return
         while True:
             replica.plan = []
             preempted = self.plan_running(replica)
             if not preempted:
                 self.plan_waiting(replica, now)
             if replica.plan:
-                replica.started = now
-                replica.ends = now + self.price(replica)[0]
+                self.set_going(replica, now)
                 return
             if not preempted:
                 return
+
+    def set_going(self, replica, now):
+        ps, replica.booked = self.price(replica)
+        replica.started, replica.ends = now, now + ps
 
     def plan_running(self, replica):
         pool, budget = replica.pool, replica.pool.token_budget
@@ -268,19 +295,25 @@ class Simulation(Memory, Router, Price):
         if request.state == "handed":
             self.pull(replica, request, found, now)
             return 0
-        if pool.cache is not None:
-            ready = self.claim(replica, request, found, now)
-            self.count_hits(replica, request, found)
-            request.computed = len(found) * self.settings.unit_tok
-            if ready > now:
-                request.state = "loading"
-                replica.coming += 1
-                self.pulls.append((ready, request.number))
-                return 0
-        else:
-            request.computed = min(request.cached, request.tokens - 1)
-            self.take(replica, self.blocks(most if whole else request.computed))
+        if not self.bring_in(replica, request, found, now, most if whole else None):
+            return 0
         return self.admit(replica, request, budget)
+
+    def bring_in(self, replica, request, found, now, whole=None):
+        """Take the cached start; whether it is in place, or is being read back."""
+        if replica.pool.cache is None:
+            request.computed = min(request.cached, request.tokens - 1)
+            self.take(replica, self.blocks(request.computed if whole is None else whole))
+            return True
+        ready = self.claim(replica, request, found, now)
+        self.count_hits(replica, request, found)
+        request.computed = len(found) * self.settings.unit_tok
+        if ready > now:
+            request.state = "loading"
+            replica.coming += 1
+            self.pulls.append((ready, request.number))
+            return False
+        return True
 
     def admit(self, replica, request, budget):
         done = request.computed
@@ -334,7 +367,8 @@ class Simulation(Memory, Router, Price):
         request.state = "pulling"
         replica.coming += 1
         begin = max(now, replica.link_free)
-        whole = (request.computed - here) * self.settings.link_tok_ps
+        tok_ps = self.settings.link_tok_ps * replica.link_1024 // 1024
+        whole = (request.computed - here) * tok_ps
         layers = self.settings.link_layers
         prompt_ps = request.prompt_end_ps - request.started_ps
         wire = whole - min(whole * (layers - 1) // layers, prompt_ps * (layers - 1) // layers)
@@ -349,19 +383,22 @@ class Simulation(Memory, Router, Price):
 
     def requeue(self, replica, request):
         self.give_back(replica, request, request.computed)
+        self.begin_again(replica, request)
+        replica.waiting.insert(0, request)
+
+    def begin_again(self, replica, request):
+        replica.full = False
         request.computed = 0
         request.decoding = False
         request.state = "queued"
         request.preemptions += 1
         self.count[id(replica.pool)]["preemptions"] += 1
-        replica.waiting.insert(0, request)
 
     # --- ending a step ---------------------------------------------------------------------------
 
     def end(self, replica, now):
-        _, booked = self.price(replica)
         count = self.count[id(replica.pool)]
-        for name, value in booked.items():
+        for name, value in replica.booked.items():
             count[name] += value
         plan, replica.plan, replica.ends = replica.plan, [], NEVER
         # Requests that decode come first: what completes in this step, completes before a prompt.
@@ -381,6 +418,8 @@ class Simulation(Memory, Router, Price):
         if request.preemptions:
             self.count[id(replica.pool)]["recomputed_tok"] += q
         request.computed += q
+        if replica.pool.policy == "sglang":
+            self.register_shared(replica, request, request.computed - q, request.computed)
         if request.computed < request.tokens:
             return
         if replica.pool.role == "prefill":
@@ -402,6 +441,7 @@ class Simulation(Memory, Router, Price):
         replica.running.remove(request)
         self.give_back(replica, request, request.computed)
         replica.context_tok -= request.isl
+        replica.full = False
         request.state = "done"
         request.last_ps = now
         self.followed(request, now)

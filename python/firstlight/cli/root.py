@@ -24,6 +24,7 @@ COMMANDS = {
     "lab": "A sheet for an independent test of two designs: predicted beside measured.",
     "catalog": "Facts with their sources: devices, servers, engines, models, prices.",
     "accuracy": "A real model through the light: perplexity, agreement, energy.",
+    "calibrate": "A device and its serving stack, from measured runs.",
     "trace": "Read, check, convert and make request traces.",
     "doctor": "Versions, CPU features, optional parts, the terminal.",
 }

@@ -12,8 +12,24 @@ Queued ─► Loading ─► Loaded ─► Prefilling                        a p
 """
 
 from firstlight.schedule.arrivals import Arrivals
-from firstlight.schedule.compiled import below_power, engine, gap_edges_ps
-from firstlight.schedule.fleet import Cache, Disaggregation, Fleet, Pool, Routing, Tier
+from firstlight.schedule.compiled import (
+    below_power,
+    engine,
+    gap_edges_ps,
+    sglang_shares,
+    shared_caps_w,
+)
+from firstlight.schedule.fault import Fault, slower_table
+from firstlight.schedule.fleet import (
+    Cache,
+    Disaggregation,
+    Fleet,
+    Governor,
+    Pool,
+    Routing,
+    SGLang,
+    Tier,
+)
 from firstlight.schedule.outcome import NEVER, STATES, Limits, Outcome
 from firstlight.schedule.report import power_w, request_table, write_table, write_timeline
 from firstlight.schedule.run import EVENTS_A_CALL, loaded, run
@@ -25,11 +41,14 @@ __all__ = [
     "Arrivals",
     "Cache",
     "Disaggregation",
+    "Fault",
     "Fleet",
+    "Governor",
     "Limits",
     "Outcome",
     "Pool",
     "Routing",
+    "SGLang",
     "Tier",
     "below_power",
     "engine",
@@ -38,6 +57,9 @@ __all__ = [
     "power_w",
     "request_table",
     "run",
+    "sglang_shares",
+    "shared_caps_w",
+    "slower_table",
     "write_table",
     "write_timeline",
 ]

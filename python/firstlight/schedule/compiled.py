@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from firstlight import _core
-    from firstlight.schedule.fleet import Cache, Fleet, Pool
+    from firstlight.schedule.fleet import Cache, Fleet, Governor, Pool, SGLang
     from firstlight.steps import StepTable
 
 
@@ -78,6 +78,7 @@ def _pool(pool: Pool, table: _core.StepTable) -> dict[str, Any]:
     return {
         "policy": pool.policy,
         "chunk_tok": pool.chunk_tok,
+        "sglang": sglang_shares(pool.sglang),
         "role": pool.role,
         "replicas": pool.replicas,
         "table": table,
@@ -88,7 +89,33 @@ def _pool(pool: Pool, table: _core.StepTable) -> dict[str, Any]:
         "window_ps": pool.window_ps,
         "fill_tok": pool.fill_tok,
         "cache": None if pool.cache is None else _cache(pool.cache),
-        "cap": None if pool.cap_w is None else compiled(below_power(pool.table, cap_w=pool.cap_w)),
+        "cap": None if pool.cap_w is None else _compiled(below_power(pool.table, cap_w=pool.cap_w)),
+    }
+
+
+def sglang_shares(settings: SGLang) -> dict[str, Any]:
+    """Return the settings of SGLang's rule as the engine takes them, shares in 2⁻²⁰.
+
+    Source:
+        sgl-project/sglang, `srt/environ.py`: initial ratio 0.7, least 0.14 of it, 600 decay steps.
+
+    Raises:
+        ScheduleError: A value is out of range.
+    """
+    if settings.order not in ("lpm", "fcfs"):
+        raise ScheduleError(f"sglang.order={settings.order!r} is not allowed; lpm or fcfs")
+    if not 0 <= settings.conservativeness <= 100:
+        raise ScheduleError(
+            f"sglang.conservativeness={settings.conservativeness!r} is not allowed; 0 to 100"
+        )
+    ratio = min(0.7 * settings.conservativeness, 1.0)
+    most, least = round(ratio * 2**20), round(0.14 * ratio * 2**20)
+    return {
+        "longest_prefix_first": settings.order == "lpm",
+        "ratio": most,
+        "least_ratio": least,
+        "decay": (most - least) // 600,
+        "most_new_tok": settings.most_new_tok,
     }
 
 
@@ -121,7 +148,64 @@ def _beside_pools(fleet: Fleet) -> dict[str, Any]:
         "local_queue_tok": split.queue_tok,
         "local_busy_seqs": split.busy_seqs,
         "imitate_dynosim": fleet.imitate_dynosim,
+        "governor": None if fleet.governor is None else _governor(fleet, fleet.governor),
     }
+
+
+def _governor(fleet: Fleet, governor: Governor) -> dict[str, Any]:
+    if any(len(level) != len(fleet.pools) for level in governor.caps_w):
+        raise ScheduleError(
+            f"governor.caps_w: levels of {[len(level) for level in governor.caps_w]} caps are not "
+            f"allowed; {len(fleet.pools)} in each, one a pool"
+        )
+    return {
+        "tick_ps": governor.tick_ps,
+        "levels": [
+            [
+                _compiled(below_power(pool.table, cap_w=cap_w))
+                for pool, cap_w in zip(fleet.pools, level, strict=True)
+            ]
+            for level in governor.caps_w
+        ],
+        "first": governor.first,
+        "above_tok": governor.above_tok,
+        "below_tok": governor.below_tok,
+    }
+
+
+def shared_caps_w(
+    fleet: Fleet, *, cap_w: float, levels: int = 9, least_frac: float = 0.3
+) -> tuple[tuple[float, ...], ...]:
+    """Return the levels of a governor that shares one cap between prefill and decode replicas.
+
+    Args:
+        fleet: Pools of both roles.
+        cap_w: Power above idle of all replicas together, the same at every level [W].
+        levels: How many.
+        least_frac: Share of the cap that each of the two sides keeps at least.
+
+    Raises:
+        ScheduleError: The fleet has no pools of both roles, or a value is out of range.
+    """
+    replicas = {
+        role: sum(pool.replicas for pool in fleet.pools if pool.role == role)
+        for role in ("prefill", "decode")
+    }
+    if not all(replicas.values()):
+        raise ScheduleError("a shared cap needs prefill and decode pools; this fleet has one kind")
+    if not (cap_w > 0 and levels >= 2 and 0 < least_frac < 0.5):
+        raise ScheduleError(
+            f"cap_w={cap_w!r}, levels={levels!r}, least_frac={least_frac!r} are not allowed; "
+            "above 0, 2 or more, between 0 and 0.5"
+        )
+    shares = np.linspace(least_frac, 1.0 - least_frac, levels)
+    each = {
+        "prefill": cap_w * shares / replicas["prefill"],
+        "decode": cap_w * (1.0 - shares) / replicas["decode"],
+    }
+    return tuple(
+        tuple(float(each[pool.role][level]) for pool in fleet.pools) for level in range(levels)
+    )
 
 
 def _in_1024(share: float) -> int:

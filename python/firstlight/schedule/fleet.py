@@ -91,6 +91,24 @@ class Disaggregation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SGLang:
+    """Settings of the ``sglang`` policy, named as that server names them.
+
+    Attributes:
+        order: ``lpm``: the longest cached prefix first (by arrival while more than 128 wait);
+            ``fcfs``: by arrival.
+        conservativeness: ``schedule_conservativeness``. A running request keeps 0.7 of this, times
+            what it may still generate, free at first; 0.14 of that after 600 decode steps.
+        most_new_tok: What requests name as ``max_new_tokens`` where their answers turn out shorter;
+            0: they name their answer's length [tok].
+    """
+
+    order: Literal["lpm", "fcfs"] = "lpm"
+    conservativeness: float = 1.0
+    most_new_tok: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """Identical replicas under one policy.
 
@@ -108,9 +126,11 @@ class Pool:
         cache: Prefix cache of each replica.
         policy: Who is in a step. ``vllm``: the v1 rule, running first, then the queue, prompts in
             chunks; ``orca``: requests join and leave every step, but prompts are whole and memory
-            is reserved for the whole answer; ``static``: a batch is formed when the last is done.
+            is reserved for the whole answer; ``static``: a batch is formed when the last is done;
+            ``sglang``: prompts first and alone, memory by estimate, retraction.
         chunk_tok: Most tokens of one prompt in a step under ``vllm``
             (`long_prefill_token_threshold`); 0: no such bound [tok].
+        sglang: Settings under ``sglang``.
         cap_w: Most power of a replica's device group above its idle power [W]; a step that would
             draw more takes longer, at the same energy. None: no cap.
     """
@@ -127,8 +147,35 @@ class Pool:
     fill_tok: int = 0
     cache: Cache | None = None
     cap_w: float | None = None
-    policy: Literal["vllm", "orca", "static"] = "vllm"
+    policy: Literal["vllm", "orca", "static", "sglang"] = "vllm"
     chunk_tok: int = 0
+    sglang: SGLang = SGLang()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Governor:
+    """Moves watts between pools while they run, a level at a time.
+
+    At every tick: a level up when more than `above_tok` prompt tokens wait for each replica that
+    computes prompts, a level down when fewer than `below_tok` do. Steps that begin after it feel it.
+
+    Attributes:
+        tick_ps: Time between two looks [ps].
+        caps_w: For each level the cap of one replica of each pool above its idle power [W]: from the
+            most for decode to the most for prefill. `shared_caps_w` makes them of one cap for all.
+        first: The level at first.
+        above_tok: See above [tok].
+        below_tok: See above, at most `above_tok` [tok].
+
+    Source:
+        RAPID, arXiv 2601.12241, moves power between prefill and decode; the two thresholds are ours.
+    """
+
+    tick_ps: int
+    caps_w: tuple[tuple[float, ...], ...]
+    first: int = 0
+    above_tok: int = 8192
+    below_tok: int = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +198,7 @@ class Fleet:
             step costs by the tokens of whole blocks in use or reserved; pulls do not share the
             link, and of several prompts that end together all but the first are taken one step
             later.
+        governor: Who moves watts between the pools; their own `cap_w` is then None.
     """
 
     pools: tuple[Pool, ...]
@@ -163,3 +211,4 @@ class Fleet:
     routing: Routing = Routing()
     disaggregation: Disaggregation = Disaggregation()
     imitate_dynosim: bool = False
+    governor: Governor | None = None

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from firstlight.errors import ScheduleError
-from firstlight.schedule.compiled import engine, gap_edges_ps
+from firstlight.schedule.compiled import compiled, engine, gap_edges_ps
 from firstlight.schedule.outcome import NEVER, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from firstlight import _core
     from firstlight.schedule.arrivals import Arrivals
+    from firstlight.schedule.fault import Fault
     from firstlight.schedule.fleet import Fleet
     from firstlight.schedule.outcome import Limits
 
@@ -24,16 +25,19 @@ EVENTS_A_CALL = 100_000
 """Events between two looks at Ctrl-C: some hundredths of a second."""
 
 
-def loaded(fleet: Fleet, arrivals: Arrivals, *, record: bool = False) -> _core.Engine:
+def loaded(
+    fleet: Fleet, arrivals: Arrivals, *, record: bool = False, faults: Sequence[Fault] = ()
+) -> _core.Engine:
     """Return the engine of a fleet at time 0 with its requests still to come.
 
     Args:
         fleet: What serves them.
         arrivals: The requests.
         record: Keep a timeline of what every replica did.
+        faults: What breaks, and when.
 
     Raises:
-        ScheduleError: The fleet or the requests are malformed.
+        ScheduleError: The fleet, the requests or the faults are malformed.
     """
     core = engine(fleet)
     if record:
@@ -52,6 +56,15 @@ def loaded(fleet: Fleet, arrivals: Arrivals, *, record: bool = False) -> _core.E
             _or_none(arrivals.think_ps, np.uint64),
         )
         core.keep_in_flight(arrivals.in_flight)
+        for fault in faults:
+            core.add_fault(
+                kind=fault.kind,
+                replica=fault.replica,
+                from_ps=fault.from_ps,
+                until_ps=fault.until_ps,
+                table=None if fault.table is None else compiled(fault.table),
+                slower_1024=round(fault.slower * 1024),
+            )
     except (ValueError, TypeError, OverflowError) as error:
         raise ScheduleError(str(error)) from error
     return core
@@ -65,6 +78,7 @@ def run(
     drain_ps: int = NEVER,
     limits: Limits | None = None,
     record: bool = False,
+    faults: Sequence[Fault] = (),
     cancelled: Callable[[], bool] | None = None,
 ) -> Outcome:
     """Run requests over a fleet.
@@ -77,13 +91,14 @@ def run(
         drain_ps: When to stop even if requests are unfinished [ps].
         limits: Stop early when more requests that arrive inside the window miss these limits.
         record: Keep a timeline of what every replica did.
+        faults: What breaks, and when.
         cancelled: Asked a few times a second; the run stops with `KeyboardInterrupt` when true.
 
     Raises:
         ScheduleError: The fleet or the requests are malformed.
         KeyboardInterrupt: The run was cancelled.
     """
-    core = loaded(fleet, arrivals, record=record)
+    core = loaded(fleet, arrivals, record=record, faults=faults)
     if limits is not None:
         core.watch(
             from_ps=window_ps[0] if window_ps else 0,

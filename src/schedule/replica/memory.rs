@@ -87,19 +87,31 @@ impl Replica {
         fleet: &FleetSpec,
     ) -> Found {
         self.settle_evictions(now, counters, fleet);
-        self.look_up(r, false, requests, fleet)
+        self.look_up_within(u64::from(requests[r].isl_tok), r, false, requests, fleet)
     }
 
     /// The longest cached start of `r`, short of its last token.
     pub(super) fn look_up(
-        &mut self,
+        &self,
         r: u32,
         hbm_only: bool,
         requests: &Requests,
         fleet: &FleetSpec,
     ) -> Found {
-        let Some(cache) = &mut self.cache else { return Found::default() };
-        let most = index((requests.num_tok(r) - 1) / fleet.unit_tok);
+        self.look_up_within(requests.num_tok(r), r, hbm_only, requests, fleet)
+    }
+
+    #[inline]
+    fn look_up_within(
+        &self,
+        tokens: u64,
+        r: u32,
+        hbm_only: bool,
+        requests: &Requests,
+        fleet: &FleetSpec,
+    ) -> Found {
+        let Some(cache) = &self.cache else { return Found::default() };
+        let most = index((tokens - 1) / fleet.unit_tok);
         let ids = requests.units(r);
         cache.look_up(&ids[..most.min(ids.len())], hbm_only)
     }
@@ -162,8 +174,48 @@ impl Replica {
         self.register(r, 0, tokens, requests, fleet);
     }
 
+    /// Shares the whole units among tokens `from..to` of `r`, now computed: where the cache has one
+    /// already, that is used and the blocks of the other are given back.
+    pub(super) fn register_shared(&mut self, r: u32, from: u64, to: u64, around: &mut Around<'_>) {
+        let fleet = around.fleet;
+        let side = self.side(fleet);
+        let Some(cache) = &mut self.cache else { return };
+        let range = around.requests.unit_range(r);
+        let (from, to) = (index(from / fleet.unit_tok), index(to / fleet.unit_tok));
+        let mut twice = 0;
+        for at in range.start + from..(range.start + to).min(range.end) {
+            if around.requests.unit_users[at] & side != 0 {
+                continue;
+            }
+            around.requests.unit_users[at] |= side;
+            let id = around.requests.unit_of[at];
+            if !cache.register(id) && cache.share(id) {
+                twice += fleet.unit_blocks();
+            }
+        }
+        self.free += twice;
+        around.counters.blocks_freed += twice;
+    }
+
     /// Gives back everything `r` holds here for `computed` tokens.
     pub(crate) fn give_back(
+        &mut self,
+        r: u32,
+        computed: u64,
+        requests: &mut Requests,
+        counters: &mut Counters,
+        fleet: &FleetSpec,
+    ) {
+        if self.cache.is_some() {
+            // Units of the answer become findable only now.
+            self.register(r, 0, computed, requests, fleet);
+        }
+        self.release(r, computed, requests, counters, fleet);
+    }
+
+    /// As [`Replica::give_back`], without making the answer findable.
+    #[inline]
+    pub(super) fn release(
         &mut self,
         r: u32,
         computed: u64,
@@ -175,14 +227,10 @@ impl Replica {
         if self.policy.reserves() {
             blocks = self.blocks(requests.most_tok(r));
         }
-        if self.cache.is_some() {
-            // Units of the answer become findable only now.
-            self.register(r, 0, computed, requests, fleet);
-            let side = self.side(fleet);
-            let range = requests.unit_range(r);
-            let cache = self.cache.as_mut().expect("Invariant: it has a cache");
+        let side = self.side(fleet);
+        if let Some(cache) = &mut self.cache {
             // The tail is freed first, so that it is evicted first.
-            for at in range.rev() {
+            for at in requests.unit_range(r).rev() {
                 if requests.unit_users[at] & side != 0 {
                     requests.unit_users[at] &= !side;
                     if !cache.leave(requests.unit_of[at]) {
@@ -196,7 +244,7 @@ impl Replica {
     }
 
     /// Which of the two replicas that can hold a request this one is.
-    fn side(&self, fleet: &FleetSpec) -> u8 {
+    pub(super) fn side(&self, fleet: &FleetSpec) -> u8 {
         if fleet.pools[self.pool].role == Role::Decode { 2 } else { 1 }
     }
 }

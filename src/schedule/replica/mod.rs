@@ -1,30 +1,33 @@
-//! One replica: continuous batching by the vLLM v1 step rule, with runs of decode steps in closed
-//! form.
+//! One replica: continuous batching, with runs of decode steps in closed form.
 //!
-//! A step is planned in two stages. *Running first*: every decoding request gets one token, then
-//! the one unfinished prompt gets what is left of the token budget; when blocks run out, the last of
-//! the running list is preempted. *Then waiting*, only if nothing was preempted: requests whose KV
-//! cache has been pulled, then those whose prefix has been read back, then the queue in order,
-//! stopping at the first that does not fit.
-//!
-//! Because the budget is at least `max_seqs`, every decoding request advances in every step. So a
-//! request needs no visit while it decodes: a request's own state is relative to the step counter. A
-//! stretch of steps without prompt work is one event, whatever its length: step `j` of it lasts
-//! `first + j·growth`.
+//! Because the budget is at least `max_seqs`, every decoding request advances in every step it is
+//! in. So a request needs no visit while it decodes: a request's own state is relative to the step
+//! counter. A stretch of steps without prompt work is one event, whatever its length: step `j` of it
+//! lasts `first + j·growth`.
 //!
 //! | file | what |
 //! |---|---|
 //! | [`decoding`] | those that yield a token a step, as a whole |
 //! | [`list`] | the running list |
-//! | [`plan`] | who is in the next step |
+//! | [`plan`] | when the next step begins |
+//! | [`vllm`] | who is in it by vLLM's rule, and by Orca's and that of static batches |
+//! | [`sglang`] | who is in it by SGLang's rule |
+//! | [`admission`] | how a request comes in |
+//! | [`failure`] | what is left when it fails |
+//! | [`preemption`] | who is thrown out when blocks run out |
 //! | [`price`] | what the step costs, and what its end changes |
 //! | [`memory`] | blocks, taken and given back |
 
+mod admission;
 mod decoding;
+mod failure;
 mod list;
 mod memory;
 mod plan;
+mod preemption;
 mod price;
+mod sglang;
+mod vllm;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -34,14 +37,18 @@ use super::clock::Ps;
 use super::fleet::{FirstToken, FleetSpec, Policy, PoolSpec, Role};
 use super::metrics::{Counters, Gaps};
 use super::request::{NONE, Requests, State};
+use super::steps::StepTable;
 use decoding::Decoding;
 use list::RunningList;
 use price::{Pace, Prompts, run_ps, steps_to_reach};
+use sglang::Outlook;
 
 /// What a replica is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Doing {
     Nothing,
+    /// It is down.
+    Failed,
     /// Waits for more prompts to fill a pass.
     Holding,
     /// One step with prompt work in it.
@@ -71,6 +78,14 @@ pub(crate) struct Replica {
     free: u64,
     cache: Option<Cache>,
     policy: Policy,
+    /// Prompts run without the requests that decode: these wait for the next step without prompts.
+    prompts_alone: bool,
+    /// What SGLang's rule expects of the requests that decode.
+    outlook: Box<Outlook>,
+    /// End of the last step in which anything decoded, where prompts run alone.
+    last_decode: Ps,
+    /// How long the requests that decode have waited for prompts before the step under way.
+    stalled_ps: Ps,
     running: RunningList,
     /// The unfinished prompt; always the last of the running list.
     partial: u32,
@@ -84,9 +99,15 @@ pub(crate) struct Replica {
     /// Until then, evictions of the run under way are up to date.
     settled_to: Ps,
     chunks: Vec<(u32, u64)>,
-    /// Requests that decode for the first time since a hand-over in the coming step.
+    /// Requests that decode for the first time here in the coming step with decoding in it.
     joined: Vec<u32>,
     link_free: Ps,
+    /// How much longer its link takes, in 1/1024.
+    pub(crate) link_1024: u64,
+    /// Why it is down: so many faults.
+    pub(crate) troubles: u32,
+    /// End of the last step before a failure.
+    pub(crate) stopped_ps: Ps,
     /// Unfinished requests; on a prefill replica, prompt tokens to compute.
     pub(crate) load: u64,
     /// Prompt tokens that were to be computed when the requests were routed here, until they are.
@@ -100,6 +121,10 @@ pub(crate) struct Replica {
 /// What a replica needs beside itself.
 pub(crate) struct Around<'a> {
     pub(crate) fleet: &'a FleetSpec,
+    /// What the step under way costs, or the next one.
+    pub(crate) table: &'a StepTable,
+    /// What a step that begins now takes at least.
+    pub(crate) cap: Option<&'a StepTable>,
     pub(crate) requests: &'a mut Requests,
     pub(crate) counters: &'a mut Counters,
     pub(crate) gaps: &'a mut Gaps,
@@ -133,6 +158,10 @@ impl Replica {
             free: spec.kv_blocks,
             cache: spec.cache.clone().map(Cache::new),
             policy: spec.policy,
+            prompts_alone: matches!(spec.policy, Policy::Sglang(_)),
+            outlook: Box::new(Outlook::new(spec.policy)),
+            last_decode: 0,
+            stalled_ps: 0,
             running: RunningList::new(),
             partial: NONE,
             coming: 0,
@@ -143,6 +172,9 @@ impl Replica {
             chunks: Vec::new(),
             joined: Vec::new(),
             link_free: 0,
+            link_1024: 1024,
+            troubles: 0,
+            stopped_ps: 0,
             load: 0,
             prompt_tok: 0,
             context_tok: 0,
@@ -158,7 +190,7 @@ impl Replica {
     pub(crate) fn started(&self) -> Option<Ps> {
         match self.doing {
             Doing::Step { start, .. } | Doing::Run { start, .. } => Some(start),
-            Doing::Nothing | Doing::Holding => None,
+            Doing::Nothing | Doing::Holding | Doing::Failed => None,
         }
     }
 
@@ -173,7 +205,11 @@ impl Replica {
 
     /// Puts `r` at the end of the queue; returns a new end when that cuts a run short.
     pub(crate) fn enqueue(&mut self, r: u32, now: Ps, spec: &PoolSpec) -> Option<Ps> {
-        let cut = self.waiting.is_empty() && self.running.len + self.coming < spec.max_seqs;
+        let cut = if self.prompts_alone {
+            !self.outlook.is_full
+        } else {
+            self.waiting.is_empty() && self.running.len + self.coming < spec.max_seqs
+        };
         self.waiting.push_back(r);
         if cut { self.cut(now, spec) } else { None }
     }
@@ -185,7 +221,10 @@ impl Replica {
         let cut = if around.requests[r].state == State::Loading {
             around.requests[r].state = State::Loaded;
             self.loaded.push_back(r);
-            self.loaded.len() == 1
+            if self.prompts_alone {
+                self.outlook.is_full = false;
+            }
+            self.loaded.len() == 1 || self.prompts_alone
         } else {
             around.requests[r].state = State::Ready;
             self.settle_evictions(now, around.counters, around.fleet);
@@ -197,12 +236,17 @@ impl Replica {
         if cut { self.cut(now, spec) } else { None }
     }
 
-    /// Ends an open run at its first step boundary at or after `now`.
+    /// As [`Replica::cut_at`], if the step that begins there could admit anybody.
     fn cut(&mut self, now: Ps, spec: &PoolSpec) -> Option<Ps> {
-        let Doing::Run { start, first, growth, steps } = self.doing else { return None };
-        if spec.token_budget <= self.decoding.n {
+        if spec.token_budget <= self.decoding.n && !self.prompts_alone {
             return None;
         }
+        self.cut_at(now)
+    }
+
+    /// Ends an open run at its first step boundary at or after `now`.
+    pub(crate) fn cut_at(&mut self, now: Ps) -> Option<Ps> {
+        let Doing::Run { start, first, growth, steps } = self.doing else { return None };
         let fewer = steps_to_reach(now - start, first, growth).clamp(1, steps);
         self.doing = Doing::Run { start, first, growth, steps: fewer };
         Some(start + run_ps(first, growth, fewer))
@@ -211,7 +255,9 @@ impl Replica {
     /// Ends what is under way at `now`.
     pub(crate) fn end(&mut self, now: Ps, around: &mut Around<'_>) {
         match std::mem::replace(&mut self.doing, Doing::Nothing) {
-            Doing::Nothing => debug_assert!(false, "Invariant: only what runs can end"),
+            Doing::Nothing | Doing::Failed => {
+                debug_assert!(false, "Invariant: only what runs can end");
+            }
             Doing::Holding => {}
             Doing::Run { first, growth, steps, .. } => {
                 self.end_run(first, growth, steps, now, around);
@@ -220,32 +266,9 @@ impl Replica {
         }
     }
 
-    /// Throws `r` out of the running list, to the head of the queue.
-    #[inline(never)]
-    fn preempt(&mut self, r: u32, now: Ps, around: &mut Around<'_>) {
-        let computed = if around.requests[r].state == State::Decoding {
-            // `generated` is not kept up while decoding.
-            let left = around.requests[r].finish_step() - self.decoding.step;
-            around.requests[r].generated =
-                around.requests[r].osl_tok - u32::try_from(left).expect("an output length");
-            around.requests[r].paused_ps = now;
-            self.decoding.leave(r, around.requests)
-        } else {
-            self.partial = NONE;
-            around.requests[r].computed.unsigned_abs()
-        };
-        self.running.unlink(r, around.requests);
-        self.give_up(r, computed, around);
-    }
-
-    /// Frees what `r` holds for `computed` tokens; it will be recomputed from the head of the queue.
-    fn give_up(&mut self, r: u32, computed: u64, around: &mut Around<'_>) {
-        self.give_back(r, computed, around.requests, around.counters, around.fleet);
-        around.requests[r].computed = 0;
-        around.requests[r].state = State::Queued;
-        around.requests[r].preemptions = around.requests[r].preemptions.saturating_add(1);
-        around.counters.preemptions += 1;
-        self.waiting.push_front(r);
+    /// Sequences that decode in the planned step.
+    fn seqs_in_step(&self) -> u64 {
+        if self.prompts_alone && !self.chunks.is_empty() { 0 } else { self.decoding.n }
     }
 
     fn computed(&self, r: u32, requests: &Requests) -> u64 {

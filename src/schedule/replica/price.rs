@@ -65,9 +65,9 @@ impl Replica {
         around: &mut Around<'_>,
     ) -> Ps {
         let spec = &around.fleet.pools[self.pool];
-        let table = &*spec.table;
+        let (table, cap) = (around.table, around.cap);
         let imitate = around.fleet.imitate_dynosim;
-        let n = self.decoding.n;
+        let n = self.seqs_in_step();
         let context = if imitate && n > 0 {
             (spec.kv_blocks - self.free) * self.decoding.block_tok()
         } else {
@@ -79,8 +79,17 @@ impl Replica {
             let attn = table.attention(std::iter::empty(), 0, n, context, longest);
             let first = table.step_ps(n, n, attn);
             let growth = table.decode_attn_ctx_ps[index(n)] * n;
-            let (pace, same) = Pace::of(first, growth, spec.cap.as_deref(), n, context);
-            let single = preempted || !self.joined.is_empty() || table.mixed.is_some() || imitate;
+            let (pace, same) = Pace::of(first, growth, cap, n, context);
+            self.stalled_ps = if self.prompts_alone && n > self.joined.len() as u64 {
+                now - self.last_decode
+            } else {
+                0
+            };
+            let single = preempted
+                || self.stalled_ps > 0
+                || !self.joined.is_empty()
+                || table.mixed.is_some()
+                || imitate;
             let steps = if single {
                 1
             } else {
@@ -100,7 +109,7 @@ impl Replica {
             let kv = self.computed(r, requests);
             let (ps, pj) = table.chunk_attn(q, kv);
             prefill += ps;
-            prefill_cap += spec.cap.as_ref().map_or(0, |cap| cap.chunk_attn(q, kv).0);
+            prefill_cap += cap.map_or(0, |cap| cap.chunk_attn(q, kv).0);
             prompts.attn_pj += u128::from(pj);
             prompts.emitted += u64::from(emits && kv + q == requests.num_tok(r));
         }
@@ -110,7 +119,7 @@ impl Replica {
         let chunks = self.chunks.len() as u64;
         let priced = if imitate { n + prompts.tok / chunks * chunks } else { tokens };
         let free_ps = table.step_ps(priced, emitted, prompts.attn);
-        if let Some(cap) = &spec.cap {
+        if let Some(cap) = cap {
             let attn = cap.attention(std::iter::empty(), prefill_cap, n, context, || 0);
             prompts.capped_ps = cap.step_ps(tokens, emitted, attn).saturating_sub(free_ps);
         }
@@ -142,7 +151,7 @@ impl Replica {
         now: Ps,
         around: &mut Around<'_>,
     ) {
-        let table = &*around.fleet.pools[self.pool].table;
+        let table = around.table;
         let (n, k) = (self.decoding.n, u128::from(steps));
         let counters = &mut *around.counters;
         counters.steps += steps;
@@ -158,23 +167,31 @@ impl Replica {
         // The first step's blocks were taken when it was planned.
         let blocks = self.decode_blocks_after(steps - 1);
         self.take(blocks, counters, around.fleet);
-        if self.joined.is_empty() {
+        if self.joined.is_empty() && self.stalled_ps == 0 {
             around.gaps.add_run(first, growth, steps, n);
         } else {
-            around.gaps.add(first, n - self.joined.len() as u64);
+            around.gaps.add(first + self.stalled_ps, n - self.joined.len() as u64);
             self.count_pauses(now, around);
+        }
+        if self.prompts_alone {
+            self.last_decode = now;
+            self.outlook.pass(steps - 1);
         }
         self.decoding.pass(steps);
         self.finish_due(now, around);
     }
 
     pub(super) fn end_step(&mut self, lasted: Ps, now: Ps, around: &mut Around<'_>) {
-        let n = self.decoding.n;
+        let n = self.seqs_in_step();
         self.book_step(lasted, around);
-        around.gaps.add(lasted, n - self.joined.len() as u64);
-        self.count_pauses(now, around);
-        self.decoding.pass(1);
-        self.finish_due(now, around);
+        if n > 0 {
+            around.gaps.add(lasted, n - self.joined.len() as u64);
+            if !self.joined.is_empty() {
+                self.count_pauses(now, around);
+            }
+            self.decoding.pass(1);
+            self.finish_due(now, around);
+        }
         let chunks = std::mem::take(&mut self.chunks);
         for &(r, q) in &chunks {
             if around.requests[r].preemptions > 0 {
@@ -189,8 +206,8 @@ impl Replica {
     /// Counts a step with prompt work; a mixed step is split by the time each part alone would take.
     fn book_step(&self, lasted: Ps, around: &mut Around<'_>) {
         let prompts = &self.prompts;
-        let table = &*around.fleet.pools[self.pool].table;
-        let (n, context) = (self.decoding.n, self.decoding.context);
+        let table = around.table;
+        let (n, context) = (self.seqs_in_step(), self.decoding.context);
         let decode_attn_pj = if n > 0 { table.decode_attn_pj(n, context) } else { 0 };
         let alone = table.linear_ps[index(prompts.tok)] + prompts.attn.prefill;
         let both = u128::from(alone)
@@ -242,6 +259,9 @@ impl Replica {
     fn end_chunk(&mut self, r: u32, q: u64, now: Ps, around: &mut Around<'_>) {
         let computed = self.computed(r, around.requests) + q;
         around.requests[r].computed = computed.cast_signed();
+        if self.prompts_alone {
+            self.register_shared(r, computed - q, computed, around);
+        }
         if computed < around.requests.num_tok(r) {
             return;
         }
@@ -270,6 +290,9 @@ impl Replica {
             around.handed.push(r);
         } else {
             self.decoding.enter(r, computed, around.requests);
+            if self.prompts_alone {
+                self.joined.push(r);
+            }
         }
     }
 
@@ -302,6 +325,9 @@ impl Replica {
         around.requests.last_ps[r as usize] = now;
         around.requests[r].state = State::Done;
         around.told.push(r);
+        if self.prompts_alone {
+            self.outlook.is_full = false;
+        }
         self.context_tok -= u64::from(around.requests[r].isl_tok);
         if around.pool(self.pool).role != Role::Prefill {
             self.load -= 1;
