@@ -2,15 +2,15 @@
 
     pytest benches/bench_runners.py -s
 
-Needs ``firstlight[models-test]``. Rates are the best of several rounds: on a shared machine the
-mean measures the neighbours.
+Needs ``firstlight[models-test]``, the last one ``firstlight[torch]``. Rates are the best of several
+rounds: on a shared machine the mean measures the neighbours.
 """
 
 import importlib.metadata
 import subprocess
 import sys
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, thread_time
 
 import numpy as np
 import pytest
@@ -112,3 +112,34 @@ def test_memory_is_the_model_and_a_little(model):
     print(f"\npeak {peak / 1e6:.0f} MB, {bare / 1e6:.0f} MB of it without a model, "
           f"for {model.weights.float32_bytes / 1e6:.0f} MB of weights")  # fmt: skip
     assert peak - bare < model.weights.float32_bytes + 300e6
+
+
+def test_torch_operator_costs_less_than_30_us_over_the_layer(is_timed):
+    """What PyTorch adds to one call, in time of this thread: neighbours do not count."""
+    torch = pytest.importorskip("torch", reason="needs firstlight[torch]")
+    from firstlight.runners import torch as optical
+
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64, bias=False))
+    optical.convert(model)
+    optical.calibrate(model, [torch.randn(32, 64)])
+    module, x = model[0], torch.randn(1, 64)
+    layer, inputs = module.layer.prepared, x.numpy()
+    weight, operator = module.exact.weight, torch.ops.firstlight.linear.default
+
+    def cost_us(call, calls=200):
+        times = []
+        for _ in range(50):
+            start = thread_time()
+            for _ in range(calls):
+                call()
+            times.append((thread_time() - start) / calls)
+        return 1e6 * min(times)
+
+    alone = cost_us(lambda: layer(inputs, first_tok=0))
+    with torch.no_grad():
+        as_operator = cost_us(lambda: operator(x, weight, module.handle)) - alone
+        as_module = cost_us(lambda: module(x)) - alone
+    with_graph = cost_us(lambda: module(x)) - alone
+    print(f"\nover the layer's own {alone:.0f} µs: operator {as_operator:.0f} µs, module "
+          f"{as_module:.0f} µs, module with a graph for backward {with_graph:.0f} µs")  # fmt: skip
+    assert as_operator < 30 or not is_timed

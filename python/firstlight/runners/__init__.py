@@ -27,6 +27,7 @@ _MODULES = (
     "split",
     "tokenizer",
     "torch",
+    "torchao",
     "transformers",
 )
 

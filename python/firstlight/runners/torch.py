@@ -7,6 +7,7 @@ Gradients pass straight through: backward is that of the exact product.
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -118,22 +119,17 @@ def convert(
     Raises:
         ModelError: PyTorch is missing, or no layer was replaced.
     """
-    torch = _torch()
-    _register()
+    _torch()
     choose = filter_fn or (lambda _module, name: not name.endswith("lm_head"))
     chosen = recipe or Recipe()
-    places = [
-        (parent, child, f"{path}.{child}" if path else child)
-        for path, parent in model.named_modules()
-        for child, module in parent.named_children()
-        if type(module) is torch.nn.Linear
-    ]
-    replaced = 0
-    for number, (parent, child, name) in enumerate(places):
-        linear = getattr(parent, child)
+    places, replaced = linear_places(model), 0
+    for number, (parent, child, name, linear) in enumerate(places):
         own = chosen.for_layer(name)
         if own is not None and choose(linear, name):
-            setattr(parent, child, _module_class()(linear, name, own, seed, number, engine))
+            optical = optical_module(
+                linear, name=name, recipe=own, seed=seed, number=number, engine=engine
+            )
+            setattr(parent, child, optical)
             replaced += 1
     if not replaced:
         raise ModelError(f"none of the {len(places)} linear layers passed the filter")
@@ -142,6 +138,40 @@ def convert(
 
 opticalize_ = convert
 """The same under the naming of torchao, where a trailing underscore means in place."""
+
+
+def linear_places(model: nn.Module) -> list[tuple[nn.Module, str, str, nn.Module]]:
+    """Return (parent, attribute, full name, layer) of every ``nn.Linear`` of ``model``, in order."""
+    linear = _torch().nn.Linear
+    return [
+        (parent, child, f"{path}.{child}" if path else child, module)
+        for path, parent in model.named_modules()
+        for child, module in parent.named_children()
+        if type(module) is linear
+    ]
+
+
+def optical_module(
+    linear: nn.Module,
+    *,
+    name: str,
+    recipe: Recipe,
+    seed: int,
+    number: int,
+    engine: OpticalEngine | None,
+) -> Any:  # noqa: ANN401  # a class that needs torch to exist
+    """Return the optical module that takes the place of one linear layer.
+
+    Args:
+        linear: The layer; kept whole for backward and :func:`restore`.
+        name: Its name in the model.
+        recipe: How it is prepared.
+        seed: Names the noise.
+        number: Its place in the model.
+        engine: The optical engine; None is converters and noise alone.
+    """
+    _register()
+    return _module_class()(linear, name, recipe, seed, number, engine)
 
 
 def calibrate(model: nn.Module, batches: Iterable[Any]) -> None:
@@ -200,10 +230,28 @@ def restart(model: nn.Module) -> None:
 def _run(handle: int, x: Tensor) -> Tensor:
     """Compute one layer on the CPU: float32 in place, other formats through one conversion."""
     torch = _torch()
-    flat = x.detach().reshape(-1, x.shape[-1])
-    flat = flat.to(dtype=torch.float32, device="cpu").contiguous()
-    y = torch.from_numpy(_LAYERS[handle](flat.numpy()))
-    return y.to(dtype=x.dtype, device=x.device).reshape(*x.shape[:-1], y.shape[-1])
+    dtype, device = x.dtype, x.device
+    is_plain = dtype is torch.float32 and device.type == "cpu"
+    x = x.detach()
+    if not is_plain:
+        x = x.to(dtype=torch.float32, device="cpu")
+    # NumPy's views cost a fraction of PyTorch's.
+    inputs = x.numpy()
+    flat = inputs.reshape(-1, inputs.shape[-1])
+    if not flat.flags.c_contiguous:
+        flat = np.ascontiguousarray(flat)
+    outputs = _LAYERS[handle](flat)
+    y: Tensor = torch.from_numpy(outputs.reshape(*inputs.shape[:-1], outputs.shape[-1]))
+    return y if is_plain else y.to(dtype=dtype, device=device)
+
+
+def _gradients(ctx: Any, grad: Any) -> tuple[Any, Any, None]:  # noqa: ANN401
+    """Return the gradients of the exact product by input and weight, where they are asked for."""
+    x, weight = ctx.saved_tensors
+    by_input = grad @ weight if ctx.needs_input_grad[0] else None
+    if not ctx.needs_input_grad[1]:
+        return by_input, None, None
+    return by_input, grad.reshape(-1, grad.shape[-1]).T @ x.reshape(-1, x.shape[-1]), None
 
 
 def _register() -> None:
@@ -229,23 +277,41 @@ def _register() -> None:
         x, weight, _ = inputs
         ctx.save_for_backward(x, weight)
 
-    def backward(ctx: Any, grad: Any) -> tuple[Any, Any, None]:  # noqa: ANN401
-        x, weight = ctx.saved_tensors
-        by_weight = grad.reshape(-1, grad.shape[-1]).T @ x.reshape(-1, x.shape[-1])
-        return grad @ weight, by_weight, None
-
-    torch.library.register_autograd("firstlight::linear", backward, setup_context=keep, lib=library)
+    torch.library.register_autograd(
+        "firstlight::linear", _gradients, setup_context=keep, lib=library
+    )
     _LIBRARY.append(library)
 
 
-_CLASS: list[type] = []
+@cache
+def _straight_through() -> Any:  # noqa: ANN401  # a class that needs torch to exist
+    """Return the product as a function with a gradient, for graphs built call by call.
+
+    The operator would do, but its autograd layer costs several times the dispatch itself.
+    """
+    torch = _torch()
+
+    class StraightThrough(torch.autograd.Function):  # type: ignore[misc, name-defined, unused-ignore]
+        """Forward by light, backward by the exact product."""
+
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, weight: Tensor, handle: int) -> Tensor:  # noqa: ANN401
+            ctx.save_for_backward(x, weight)
+            return _run(handle, x)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> tuple[Any, Any, None]:  # noqa: ANN401
+            return _gradients(ctx, grad)
+
+    return StraightThrough
 
 
+@cache
 def _module_class() -> Any:  # noqa: ANN401  # a class that needs torch to exist
     """Return the module that replaces ``nn.Linear``; made when PyTorch is first needed."""
-    if _CLASS:
-        return _CLASS[0]
     torch = _torch()
+    is_compiling, is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
+    straight_through = _straight_through().apply
 
     class OpticalLinear(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
         """A linear layer whose product is taken through the light; the bias is added digitally."""
@@ -270,24 +336,23 @@ def _module_class() -> Any:  # noqa: ANN401  # a class that needs torch to exist
                 flat = x.detach().reshape(-1, x.shape[-1]).to(device="cpu", dtype=torch.float32)
                 self.layer.observe(flat.contiguous().numpy())
                 return self.exact(x)
-            weight = self.exact.weight
-            if (
-                type(x) is torch.Tensor
-                and not torch.compiler.is_compiling()
-                and not (torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad))
-            ):
-                y = _run(self.handle, x)  # no graph is wanted: spare the dispatcher
+            exact = self.exact
+            if is_compiling() or type(x) is not torch.Tensor:
+                y = torch.ops.firstlight.linear.default(x, exact.weight, self.handle)
+            elif is_grad_enabled() and (x.requires_grad or exact.weight.requires_grad):
+                y = straight_through(x, exact.weight, self.handle)
             else:
-                y = torch.ops.firstlight.linear(x, weight, self.handle)
-            return y if self.exact.bias is None else y + self.exact.bias
+                y = _run(self.handle, x)
+            bias = exact.bias
+            return y if bias is None else y + bias
 
         def extra_repr(self) -> str:
             return f"{self.exact.in_features} → {self.exact.out_features}"
 
-    _CLASS.append(OpticalLinear)
     return OpticalLinear
 
 
+@cache
 def _torch() -> Any:  # noqa: ANN401  # a module
     """Import PyTorch."""
     try:

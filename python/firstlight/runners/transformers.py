@@ -1,13 +1,16 @@
-"""Hugging Face models through the light: ``from_pretrained(…, quantization_config=…)``.
+"""Hugging Face models through the light: ``from_pretrained(…, quantization_config=OpticalConfig())``.
 
-The configuration and the quantizer are registered under the name ``firstlight`` when
-:func:`optical_config` is first called. Weights are loaded as they are and the layers swapped after,
+``OpticalConfig`` is a class of ``transformers``' own kind, so it exists once that library does: it
+and its quantizer are registered under the name ``firstlight`` when it, or :func:`optical_config`,
+is first asked for. Weights are loaded as they are and the layers swapped after,
 so that whatever ``transformers`` can load can be tried.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from firstlight.errors import ModelError
@@ -15,8 +18,6 @@ from firstlight.runners.recipe import Recipe
 
 if TYPE_CHECKING:
     from firstlight.runners.engine import OpticalEngine
-
-_CONFIG: list[type] = []
 
 
 def optical_config(
@@ -42,24 +43,26 @@ def optical_config(
     )
 
 
-def _config_class() -> type:
+def __getattr__(name: str) -> Any:  # noqa: ANN401  # a class that needs transformers to exist
+    if name == "OpticalConfig":
+        return _config_class()
+    msg = f"module 'firstlight.runners.transformers' has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+@cache
+def _config_class() -> Any:  # noqa: ANN401  # a class that needs transformers to exist
     """Register the configuration and its quantizer, once."""
-    if _CONFIG:
-        return _CONFIG[0]
     try:
-        from transformers.quantizers import (
-            HfQuantizer,
-            register_quantization_config,
-            register_quantizer,
-        )
-        from transformers.utils.quantization_config import QuantizationConfigMixin
+        quantizers: Any = import_module("transformers.quantizers")
+        settings: Any = import_module("transformers.utils.quantization_config")
     except ImportError as error:
         raise ModelError(
             "Hugging Face models need transformers: pip install 'firstlight[transformers]'"
         ) from error
 
-    @register_quantization_config("firstlight")
-    class OpticalConfig(QuantizationConfigMixin):  # type: ignore[misc, unused-ignore]
+    @quantizers.register_quantization_config("firstlight")
+    class OpticalConfig(settings.QuantizationConfigMixin):  # type: ignore[misc, unused-ignore]
         """What ``transformers`` carries from the caller to the quantizer."""
 
         def __init__(
@@ -79,8 +82,8 @@ def _config_class() -> type:
                 "seed": self.seed,
             }
 
-    @register_quantizer("firstlight")
-    class OpticalQuantizer(HfQuantizer):  # type: ignore[misc, unused-ignore]
+    @quantizers.register_quantizer("firstlight")
+    class OpticalQuantizer(quantizers.HfQuantizer):  # type: ignore[misc, unused-ignore]
         """Swaps linear layers once their weights are real."""
 
         requires_calibration = False
@@ -108,5 +111,4 @@ def _config_class() -> type:
         def is_trainable(self) -> bool:
             return False
 
-    _CONFIG.append(OpticalConfig)
     return OpticalConfig

@@ -99,6 +99,41 @@ def test_gradients_are_those_of_the_exact_product(model, x):
     assert torch.allclose(model.second.exact.weight.grad, want[1], atol=1e-4)
 
 
+def test_frozen_weights_get_no_gradient_and_inputs_still_do(model, x):
+    x.requires_grad_()
+    model.requires_grad_(requires_grad=False)
+    optical.convert(model)
+    model(x).sum().backward()
+    assert x.grad is not None
+    assert model.second.exact.weight.grad is None
+
+
+def test_a_transposed_input_gives_the_bits_of_its_copy(model, x):
+    optical.convert(model)
+    optical.calibrate(model, [x])
+    turned = x.transpose(0, 1)
+    with torch.no_grad():
+        got = model.first(turned)
+        optical.restart(model)
+        assert torch.equal(got, model.first(turned.contiguous()))
+
+
+def test_the_operator_and_the_module_give_the_same_bits_with_and_without_a_graph(model, x):
+    optical.convert(model, recipe=Recipe(sigma_frac=0.01))
+    optical.calibrate(model, [x])
+    layer, seen = model.second, []
+    inputs = torch.randn(5, 96, generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        seen.append(layer(inputs))
+        optical.restart(model)
+        seen.append(torch.ops.firstlight.linear(inputs, layer.exact.weight, layer.handle))
+    optical.restart(model)
+    with_graph = layer(inputs)
+    assert with_graph.requires_grad
+    seen.append(with_graph.detach())
+    assert all(torch.equal(part, seen[0]) for part in seen)
+
+
 def test_bfloat16_goes_in_and_comes_out(model, x):
     exact = model(x)
     model.to(torch.bfloat16)

@@ -37,6 +37,43 @@ def test_from_pretrained_gives_an_optical_model(folder):
     assert 0 < (got - want).norm() < 0.1 * want.norm()
 
 
+def test_the_configuration_is_a_class_of_the_library_and_generation_works(folder):
+    from firstlight.runners.transformers import OpticalConfig
+
+    chosen = OpticalConfig(recipe=Recipe(mask_bits=8), keep_digital=("lm_head", "down_proj"))
+    assert chosen.to_dict()["quant_method"] == "firstlight"
+    light = transformers.AutoModelForCausalLM.from_pretrained(folder, quantization_config=chosen)
+    assert len(optical_layers(light)) == 12
+    ids = torch.arange(10)[None]
+    out = light.generate(ids, max_new_tokens=4, do_sample=False, pad_token_id=0)
+    assert out.shape == (1, 14)
+    # A KV cache feeds one token at a time: every layer saw the prompt and all but the last token.
+    assert {layer.seen_tok for layer in optical_layers(light)} == {13}
+
+
+def test_a_checkpoint_of_optical_layers_is_refused(folder, tmp_path):
+    light = transformers.LlamaForCausalLM.from_pretrained(
+        folder, quantization_config=optical_config()
+    )
+    with pytest.raises(ValueError, match="not serializable"):
+        light.save_pretrained(tmp_path / "out")
+
+
+def test_an_engine_of_the_catalog_computes_a_hugging_face_model(folder):
+    from firstlight.runners.engine import open_engine
+
+    exact = transformers.LlamaForCausalLM.from_pretrained(folder)
+    engine = open_engine("physical-limit")
+    light = transformers.LlamaForCausalLM.from_pretrained(
+        folder, quantization_config=optical_config(engine=engine)
+    )
+    ids = torch.arange(20)[None]
+    with torch.no_grad():
+        want, got = exact(ids).logits, light(ids).logits
+    assert 0 < (got - want).norm() < 0.1 * want.norm()
+    assert all(layer.prepared.tally.cycles > 0 for layer in optical_layers(light))
+
+
 def test_the_float32_runner_agrees_with_transformers(folder):
     from firstlight.runners import safetensors
 
