@@ -15,7 +15,9 @@ def text(value):
 
 
 def pair(key, value):
-    """One metadata pair; the type follows the value's Python type."""
+    """One metadata pair; the type follows the value's Python type, bytes are type and value."""
+    if isinstance(value, bytes):
+        return text(key) + value
     if isinstance(value, bool):
         return text(key) + struct.pack("<I?", 7, value)
     if isinstance(value, int):

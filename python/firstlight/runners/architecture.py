@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from firstlight.errors import ModelError, nearest
+from firstlight.runners.excerpt import excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Architectures that run: dense decoders with RMS norm, rotary positions and SwiGLU."""
+
+_LEAST = 1e-18
+"""No epsilon, base or factor of a model is smaller, or larger than its inverse."""
 
 _REFUSED_KEYS = {
     "num_local_experts": "a mixture of experts",
@@ -122,11 +125,11 @@ def from_gguf(metadata: Mapping[str, Any], *, vocab: int, where: str) -> Archite
     """
     family = _family(metadata.get("general.architecture"), where)
     reader = _Reader({k.removeprefix(f"{family}."): v for k, v in metadata.items()}, where)
-    if reader.values.get("expert_count"):
+    if reader.count("expert_count", 0):
         raise ModelError(f"{where}: a mixture of experts; dense models run: {', '.join(FAMILIES)}")
     scaling = reader.values.get("rope.scaling.type", "none")
-    if scaling not in ("none", "linear"):
-        raise ModelError(f"{where}: rope.scaling.type {scaling!r}; allowed: none, linear")
+    if not isinstance(scaling, str) or scaling not in ("none", "linear"):
+        raise ModelError(f"{where}: rope.scaling.type {excerpt(scaling)}; allowed: none, linear")
     heads, width = reader.count("attention.head_count"), reader.count("embedding_length")
     head_dim = reader.count("attention.key_length", width // heads)
     if reader.count("attention.value_length", head_dim) != head_dim:
@@ -170,11 +173,11 @@ def from_config(config: Mapping[str, Any], *, where: str) -> Architecture:
     reader = _Reader(config, where)
     activation = config.get("hidden_act", "silu")
     if activation != "silu":
-        raise ModelError(f"{where}: hidden_act is {activation!r}; allowed: 'silu'")
+        raise ModelError(f"{where}: hidden_act is {excerpt(activation)}; allowed: 'silu'")
     heads, width = reader.count("num_attention_heads"), reader.count("hidden_size")
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if not isinstance(rope, dict):
-        raise ModelError(f"{where}: rope_scaling is {rope!r}, not a table")
+        raise ModelError(f"{where}: rope_scaling is {excerpt(rope)}, not a table")
     linear, scaling = _rope_scaling(rope, where)
     windowed = family == "mistral" or bool(config.get("use_sliding_window"))
     return _checked(
@@ -211,24 +214,30 @@ class _Reader:
         value = default if value is None else value
         least = 0 if default == 0 else 1
         if type(value) is not int or not least <= value <= 1 << 24:
-            raise ModelError(f"{self.where}: {key} is {value!r}; allowed: {least} to 2^24")
+            raise ModelError(f"{self.where}: {key} is {excerpt(value)}; allowed: {least} to 2^24")
         return value
 
     def positive(self, key: str, default: float | None = None) -> float:
-        """Return a positive finite number."""
+        """Return a positive number of a size that arithmetic bears."""
         value = self.values.get(key)
         value = default if value is None else value
-        good = isinstance(value, int | float) and math.isfinite(value) and value > 0
-        if not good or value is None:
-            raise ModelError(f"{self.where}: {key} is {value!r}; a positive number is allowed")
+        # The comparison is exact for integers of any length and false for what is not a number.
+        known = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is None or not known or not _LEAST <= value <= 1 / _LEAST:
+            raise ModelError(
+                f"{self.where}: {key} is {excerpt(value)}; a positive number is allowed, "
+                f"{_LEAST:g} to {1 / _LEAST:g}"
+            )
         return float(value)
 
 
 def _family(name: object, where: str) -> str:
     """Check the architecture's name."""
     if not isinstance(name, str) or name not in FAMILIES:
-        hint = nearest(name, FAMILIES) if isinstance(name, str) else ""
-        raise ModelError(f"{where}: architecture {name!r}; these run: {', '.join(FAMILIES)}{hint}")
+        hint = nearest(name[:80], FAMILIES) if isinstance(name, str) else ""
+        raise ModelError(
+            f"{where}: architecture {excerpt(name)}; these run: {', '.join(FAMILIES)}{hint}"
+        )
     return name
 
 
@@ -241,13 +250,18 @@ def _rope_scaling(rope: Mapping[str, Any], where: str) -> tuple[float, RopeScali
     if kind == "linear":
         return reader.positive("factor"), None
     if kind == "llama3":
+        low, high = reader.positive("low_freq_factor"), reader.positive("high_freq_factor")
+        if not low < high:
+            raise ModelError(
+                f"{where}: low_freq_factor {low:g} is not below {high:g}, the high one"
+            )
         return 1.0, RopeScaling(
             factor=reader.positive("factor"),
-            low_freq_factor=reader.positive("low_freq_factor"),
-            high_freq_factor=reader.positive("high_freq_factor"),
+            low_freq_factor=low,
+            high_freq_factor=high,
             original_context_tok=reader.count("original_max_position_embeddings"),
         )
-    raise ModelError(f"{where}: rope type {kind!r}; allowed: default, linear, llama3")
+    raise ModelError(f"{where}: rope type {excerpt(kind)}; allowed: default, linear, llama3")
 
 
 def _checked(architecture: Architecture, where: str) -> Architecture:
@@ -256,6 +270,6 @@ def _checked(architecture: Architecture, where: str) -> Architecture:
         raise ModelError(
             f"{where}: {architecture.heads} query heads over {architecture.kv_heads} KV heads"
         )
-    if architecture.head_dim % 2:
-        raise ModelError(f"{where}: head size {architecture.head_dim} is odd")
+    if architecture.head_dim % 2 or architecture.head_dim == 0:
+        raise ModelError(f"{where}: head size {architecture.head_dim}; even ones are allowed")
     return architecture

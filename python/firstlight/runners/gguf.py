@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from firstlight.errors import ModelError
+from firstlight.runners.excerpt import excerpt
 from firstlight.runners.mapped import map_file, unpack
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ _SCALARS: Mapping[int, tuple[str, int]] = {
 _STRING, _ARRAY = 8, 9
 _MAX_DIMENSIONS = 4
 _MAX_NAME_BYTES = 256
+_MAX_TENSORS = 1 << 17
+_MAX_STRINGS = 1 << 22
+"""Far beyond any model; a header of nothing but counts would become many times its size in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,14 +99,16 @@ class _Cursor:
         """Read one little-endian scalar."""
         return struct.unpack_from(code, self.data, self.take(size, what))[0]
 
-    def count(self, what: str, *, least_bytes: int) -> int:
-        """Read a u64 count of items that take at least ``least_bytes`` each."""
+    def count(self, what: str, *, least_bytes: int, most: int | None = None) -> int:
+        """Read a u64 count, at most ``most``, of items that take at least ``least_bytes`` each."""
         count: int = self.number("<Q", 8, what)
         if count * least_bytes > self.end - self.at:
             raise ModelError(
                 f"{self.where}: {what} claims {count} items; the {self.end - self.at} bytes left "
                 f"hold at most {(self.end - self.at) // least_bytes}"
             )
+        if most is not None and count > most:
+            raise ModelError(f"{self.where}: {what} claims {count} items; {most} are allowed")
         return count
 
     def text(self, what: str, *, most_bytes: int | None = None) -> str:
@@ -121,24 +127,27 @@ class _Cursor:
     def value(self, kind: int, key: str) -> Any:  # noqa: ANN401  # whatever the file holds
         """Read one metadata value of type ``kind``."""
         if kind in _SCALARS:
-            return self.number(*_SCALARS[kind], what=f"metadata {key!r}")
+            return self.number(*_SCALARS[kind], what=f"metadata {excerpt(key)}")
         if kind == _STRING:
-            return self.text(f"metadata {key!r}")
+            return self.text(f"metadata {excerpt(key)}")
         if kind == _ARRAY:
             return self._array(key)
-        raise ModelError(f"{self.where}: metadata {key!r} has type {kind}; GGUF knows 0 to 12")
+        raise ModelError(
+            f"{self.where}: metadata {excerpt(key)} has type {kind}; GGUF knows 0 to 12"
+        )
 
     def _array(self, key: str) -> Any:  # noqa: ANN401  # list of strings or an array
-        kind: int = self.number("<I", 4, f"metadata {key!r}")
+        key = excerpt(key)
+        kind: int = self.number("<I", 4, f"metadata {key}")
         if kind == _STRING:
-            items = self.count(f"array {key!r}", least_bytes=8)
-            return [self.text(f"item of array {key!r}") for _ in range(items)]
+            items = self.count(f"array {key}", least_bytes=8, most=_MAX_STRINGS)
+            return [self.text(f"item of array {key}") for _ in range(items)]
         if kind not in _SCALARS:
             what = "arrays of arrays are" if kind == _ARRAY else f"item type {kind} is"
-            raise ModelError(f"{self.where}: array {key!r}: {what} not allowed")
+            raise ModelError(f"{self.where}: array {key}: {what} not allowed")
         code, size = _SCALARS[kind]
-        items = self.count(f"array {key!r}", least_bytes=size)
-        start = self.take(items * size, f"array {key!r}")
+        items = self.count(f"array {key}", least_bytes=size)
+        start = self.take(items * size, f"array {key}")
         return np.frombuffer(self.data[start : self.at], np.dtype(code))
 
 
@@ -220,8 +229,9 @@ def _check_preamble(cursor: _Cursor) -> tuple[int, int]:
     if version not in (2, 3):
         raise ModelError(f"{where}: GGUF version {version}; versions 2 and 3 are read")
     # A tensor takes at least 8 + 4 + 8 + 4 + 8 bytes of header, a metadata pair 8 + 4 + 1.
-    tensors = cursor.count("the number of tensors", least_bytes=32)
-    return tensors, cursor.count("the number of metadata pairs", least_bytes=13)
+    tensors = cursor.count("the number of tensors", least_bytes=32, most=_MAX_TENSORS)
+    pairs = cursor.count("the number of metadata pairs", least_bytes=13, most=_MAX_STRINGS)
+    return tensors, pairs
 
 
 def _read_metadata(cursor: _Cursor, counts: tuple[int, int]) -> dict[str, Any]:
@@ -230,20 +240,22 @@ def _read_metadata(cursor: _Cursor, counts: tuple[int, int]) -> dict[str, Any]:
     for _ in range(counts[1]):
         key = cursor.text("a metadata key", most_bytes=65_535)
         if key in metadata:
-            raise ModelError(f"{cursor.where}: metadata {key!r} is given twice")
-        metadata[key] = cursor.value(cursor.number("<I", 4, f"the type of {key!r}"), key)
+            raise ModelError(f"{cursor.where}: metadata {excerpt(key)} is given twice")
+        metadata[key] = cursor.value(cursor.number("<I", 4, f"the type of {excerpt(key)}"), key)
     parts = metadata.get("split.count", 1)
-    if parts != 1:
-        raise ModelError(f"{cursor.where}: one of {parts} parts; merge the split file first")
+    if type(parts) is not int or parts != 1:
+        raise ModelError(
+            f"{cursor.where}: one of {excerpt(parts)} parts; merge the split file first"
+        )
     return metadata
 
 
 def _alignment(metadata: Mapping[str, Any], where: str) -> int:
     """Return the alignment of tensor data [byte]."""
     alignment = metadata.get("general.alignment", 32)
-    if not isinstance(alignment, int) or not 1 <= alignment <= 1 << 20 or alignment % 8:
+    if type(alignment) is not int or not 1 <= alignment <= 1 << 20 or alignment % 8:
         raise ModelError(
-            f"{where}: general.alignment is {alignment!r}; a multiple of 8 up to 2^20 is allowed"
+            f"{where}: general.alignment is {excerpt(alignment)}; a multiple of 8 up to 2^20 is allowed"
         )
     return alignment
 

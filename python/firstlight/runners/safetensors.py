@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections import Counter
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from firstlight.errors import ModelError, nearest
+from firstlight.runners.excerpt import excerpt
 from firstlight.runners.mapped import map_file, unpack
 
 if TYPE_CHECKING:
@@ -31,6 +33,9 @@ _FORMATS = {"F32": 4, "F16": 2, "BF16": 2}
 
 _MAX_HEADER_BYTES = 100_000_000
 """The limit of the reference implementation."""
+
+_MAX_DIMENSIONS = 8
+_MAX_COUNT = 1 << 63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +67,7 @@ class SafetensorsFile:
         for file in _files(self.path):
             for name, entry in _table(file).items():
                 if name in self._entries:
-                    raise ModelError(f"{file}: tensor {name!r} is given twice")
+                    raise ModelError(f"{file}: tensor {excerpt(name)} is given twice")
                 self._entries[name] = entry
 
     @property
@@ -119,6 +124,9 @@ def read_json(path: Path) -> dict[str, Any]:
         ModelError: The file cannot be read or holds no object.
     """
     try:
+        size = path.stat().st_size
+        if size > _MAX_HEADER_BYTES:
+            raise ModelError(f"{path}: {size} bytes; at most {_MAX_HEADER_BYTES} are allowed")
         document = json.loads(path.read_bytes())
     except OSError as error:
         raise ModelError(f"{path}: {error.strerror or error}") from error
@@ -149,7 +157,7 @@ def _files(path: Path) -> list[Path]:
     names = sorted(set(shards.values()))
     stray = [name for name in names if Path(name).name != name]
     if stray:
-        raise ModelError(f"{path}: shard {stray[0]!r} lies outside the folder")
+        raise ModelError(f"{path}: shard {excerpt(stray[0])} lies outside the folder")
     return [path.parent / name for name in names]
 
 
@@ -174,7 +182,7 @@ def _table(path: Path) -> dict[str, _Entry]:
     end, owner = start, "the header"
     for name, entry in sorted(entries.items(), key=lambda item: item[1].start):
         if entry.start < end:
-            raise ModelError(f"{path}: tensor {name!r} overlaps {owner!r}")
+            raise ModelError(f"{path}: tensor {excerpt(name)} overlaps {excerpt(owner)}")
         end, owner = entry.start + entry.nbytes, name
     return entries
 
@@ -185,9 +193,9 @@ def _header(path: Path, text: bytes) -> dict[str, Any]:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         table = dict(pairs)
         if len(table) != len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ModelError(f"{path}: {twice!r} is given twice")
+            counts = Counter(name for name, _ in pairs)
+            twice = next(name for name, count in counts.items() if count > 1)
+            raise ModelError(f"{path}: {excerpt(twice)} is given twice")
         return table
 
     try:
@@ -201,15 +209,16 @@ def _header(path: Path, text: bytes) -> dict[str, Any]:
 
 def _entry(path: Path, name: str, row: object, data: mmap.mmap, start: int) -> _Entry:
     """Check one row of the table."""
-    where = f"{path}: tensor {name!r}"
+    where = f"{path}: tensor {excerpt(name)}"
     if not isinstance(row, dict):
-        raise ModelError(f"{where} is described by {row!r}")
+        raise ModelError(f"{where} is described by {excerpt(row)}")
     shape, offsets = _counts(row.get("shape")), _counts(row.get("data_offsets"))
     if shape is None or offsets is None or len(offsets) != 2:
         raise ModelError(
-            f"{where} has shape {row.get('shape')!r} and data_offsets {row.get('data_offsets')!r}"
+            f"{where} has shape {excerpt(row.get('shape'))} and "
+            f"data_offsets {excerpt(row.get('data_offsets'))}"
         )
-    label = str(row.get("dtype"))
+    label = excerpt(row.get("dtype")).strip("'")
     low, high = offsets
     if not low <= high <= len(data) - start:
         raise ModelError(
@@ -224,6 +233,10 @@ def _entry(path: Path, name: str, row: object, data: mmap.mmap, start: int) -> _
 
 
 def _counts(values: object) -> list[int] | None:
-    """Return ``values`` if it is a list of non-negative integers."""
-    good = isinstance(values, list) and all(type(v) is int and v >= 0 for v in values)
+    """Return ``values`` if it is a short list of non-negative integers of 63 bits."""
+    good = (
+        isinstance(values, list)
+        and len(values) <= _MAX_DIMENSIONS
+        and all(type(v) is int and 0 <= v < _MAX_COUNT for v in values)
+    )
     return cast("list[int]", values) if good else None

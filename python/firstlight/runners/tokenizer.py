@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from firstlight.errors import ModelError
+from firstlight.runners.excerpt import excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,9 +89,9 @@ def from_gguf(metadata: Mapping[str, Any], *, where: str) -> Tokenizer:
     """
     tokenizers = _library()
     kind, pre = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre", "default")
-    if kind != "gpt2" or pre not in _PRE:
+    if not isinstance(pre, str) or pre not in _PRE or not isinstance(kind, str) or kind != "gpt2":
         raise ModelError(
-            f"{where}: tokenizer {kind!r} with pre-tokenizer {pre!r}; from GGUF are built 'gpt2' "
+            f"{where}: tokenizer {excerpt(kind)} with pre-tokenizer {excerpt(pre)}; from GGUF are built 'gpt2' "
             f"with {', '.join(_PRE)}: give a tokenizer.json"
         )
     tokens, merges = _strings(metadata, "tokens", where), _strings(metadata, "merges", where)
@@ -102,7 +103,11 @@ def from_gguf(metadata: Mapping[str, Any], *, where: str) -> Tokenizer:
         None,
     )  # fmt: skip
     if bad is not None or len(vocab) != len(tokens):
-        what = f"merge {' '.join(bad)!r} is not of the vocabulary" if bad else "a token is twice"
+        what = (
+            f"merge {excerpt(' '.join(bad))} is not of the vocabulary"
+            if bad
+            else "a token is twice"
+        )
         raise ModelError(f"{where}: tokenizer: {what}")
     backend = tokenizers.Tokenizer(
         tokenizers.models.BPE(vocab=vocab, merges=pairs, ignore_merges=pre == "llama-bpe")
@@ -111,18 +116,23 @@ def from_gguf(metadata: Mapping[str, Any], *, where: str) -> Tokenizer:
         backend.normalizer = tokenizers.normalizers.NFC()
     backend.pre_tokenizer = _pre_tokenizer(pre)
     backend.decoder = tokenizers.decoders.ByteLevel()
-    kinds = metadata.get("tokenizer.ggml.token_type", ())
+    kinds = metadata.get("tokenizer.ggml.token_type", np.empty(0, np.int32))
+    if not isinstance(kinds, np.ndarray):
+        raise ModelError(f"{where}: tokenizer.ggml.token_type is {excerpt(kinds)}, not numbers")
     for wanted, add in (
         (_CONTROL, backend.add_special_tokens),
         (_USER_DEFINED, backend.add_tokens),
     ):
         add([token for token, kind in zip(tokens, kinds, strict=False) if kind == wanted])
-    bos = metadata.get("tokenizer.ggml.bos_token_id")
-    adds_bos = bool(metadata.get("tokenizer.ggml.add_bos_token", False))
+    adds_bos = metadata.get("tokenizer.ggml.add_bos_token", False)
+    if not isinstance(adds_bos, bool):
+        raise ModelError(f"{where}: tokenizer.ggml.add_bos_token is {excerpt(adds_bos)}, no flag")
     return Tokenizer(
         backend,
-        bos_id=bos if adds_bos else None,
-        eos_id=metadata.get("tokenizer.ggml.eos_token_id"),
+        bos_id=_token_id(metadata.get("tokenizer.ggml.bos_token_id"), len(vocab), where)
+        if adds_bos
+        else None,
+        eos_id=_token_id(metadata.get("tokenizer.ggml.eos_token_id"), len(vocab), where),
     )
 
 
@@ -157,18 +167,23 @@ def _from_file(path: str | Path) -> Tokenizer:
     settings_path = path.parent / "tokenizer_config.json"
     settings = read_json(settings_path) if settings_path.exists() else {}
     adds_bos = bool(settings.get("add_bos_token", False))
+    # Ids beyond the tokenizer's own belong to the model, whose size is not known here.
+    most, where = 1 << 31, str(config_path)
     return Tokenizer(
         backend,
-        bos_id=_token_id(config.get("bos_token_id")) if adds_bos else None,
-        eos_id=_token_id(config.get("eos_token_id")),
+        bos_id=_token_id(config.get("bos_token_id"), most, where) if adds_bos else None,
+        eos_id=_token_id(config.get("eos_token_id"), most, where),
     )
 
 
-def _token_id(value: object) -> int | None:
-    """Return a token id from a configuration, the first where there are several."""
-    if isinstance(value, list):
-        return _token_id(value[0]) if value else None
-    return value if isinstance(value, int) else None
+def _token_id(value: object, vocab: int, where: str) -> int | None:
+    """Return a token id from a file, the first where there are several."""
+    first = (value[0] if value else None) if isinstance(value, list) else value
+    if first is None:
+        return None
+    if type(first) is not int or not 0 <= first < vocab:
+        raise ModelError(f"{where}: token id {excerpt(first)}; allowed: 0 to {vocab - 1}")
+    return first
 
 
 def _strings(metadata: Mapping[str, Any], key: str, where: str) -> list[str]:

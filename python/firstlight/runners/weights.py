@@ -167,11 +167,11 @@ def _check_shapes(weights: Weights) -> None:
         "embedding": (shape.vocab, shape.width),
         "norm": (shape.width,),
     }
+    _check_present(weights, expected)
     for layer in range(shape.layers):
-        expected |= _layer_shapes(shape, f"layers.{layer}.")
-        missing = next((name for name in expected if name not in weights.names), None)
-        if missing is not None:
-            raise ModelError(f"{weights.path}: the file has no tensor for {missing!r}")
+        own = _layer_shapes(shape, f"layers.{layer}.")
+        _check_present(weights, own)
+        expected |= own
     expected["head"] = (shape.vocab, shape.width)
     expected["rope_freqs"] = (shape.head_dim // 2,)
     for name, given in weights.shapes.items():
@@ -183,6 +183,13 @@ def _check_shapes(weights: Weights) -> None:
                 f"{weights.path}: tensor {weights.names[name]!r} has shape {given}; "
                 f"the architecture needs {wanted}"
             )
+
+
+def _check_present(weights: Weights, expected: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse a model without one of its tensors."""
+    missing = next((name for name in expected if name not in weights.names), None)
+    if missing is not None:
+        raise ModelError(f"{weights.path}: the file has no tensor for {missing!r}")
 
 
 def _layer_shapes(shape: Architecture, prefix: str) -> dict[str, tuple[int, ...]]:
