@@ -20,6 +20,7 @@ _MODULES = (
     "gguf",
     "gptq",
     "hadamard",
+    "light",
     "likelihood",
     "preparation",
     "recipe",

@@ -8,7 +8,7 @@ of NumPy's matrix product and is the second opinion on the photon-level emulator
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,10 +62,13 @@ class ConverterLinear:
         Raises:
             ModelError: The recipe cannot be carried out on this layer.
         """
+        if recipe.photons_per_mac:
+            raise ModelError(f"layer {name}: photons_per_mac needs an optical engine")
         self.name, self.recipe, self.tally = name, recipe, Tally()
         encoded = encode(weight, calibration=calibration, recipe=recipe)
         self._rotation, grid = encoded.rotation, encoded.grid
-        exact = calibration @ weight.T if recipe.bias_calibration else None
+        is_fitted = recipe.bias_calibration or recipe.gain_calibration
+        exact = calibration @ weight.T if is_fitted else None
         calibration = encoded.calibration
         self._static_scale = np.abs(calibration).max() if recipe.static_dac else None
         self._key = _noise_key(name, seed)
@@ -75,7 +78,7 @@ class ConverterLinear:
         self.digital_ops_per_tok = adds + weight.shape[1] + 2 * len(weight) * len(self._tiles)
         self._bias: FloatArray | None = None
         if exact is not None:
-            self._bias = (self._through(calibration, first_tok=0) - exact).mean(axis=0)
+            self._fit(self._through(calibration, first_tok=0), exact)
             self.tally = Tally()
 
     def __call__(self, x: FloatArray, *, first_tok: int = 0) -> FloatArray:
@@ -84,6 +87,22 @@ class ConverterLinear:
             x = self._rotation(np.ascontiguousarray(x))
         out = self._through(x, first_tok=first_tok)
         return out if self._bias is None else out - self._bias
+
+    def _fit(self, got: FloatArray, exact: FloatArray) -> None:
+        """Choose gain and bias of every output so that ``got`` comes closest to ``exact``."""
+        recipe = self.recipe
+        if recipe.gain_calibration:
+            # With a bias the gain is that of the deviations from the mean.
+            around = got - got.mean(axis=0) if recipe.bias_calibration else got
+            power = np.square(around).sum(axis=0)
+            matched = (around * exact).sum(axis=0)
+            gain = np.where(power > 0, matched / np.where(power > 0, power, 1), 1)
+            gain = gain.astype(np.float32)
+            self._tiles = [replace(tile, scales=tile.scales * gain) for tile in self._tiles]
+            got = got * gain
+        if recipe.bias_calibration:
+            self._bias = (got - exact).mean(axis=0)
+            self.digital_ops_per_tok += exact.shape[1]
 
     def _through(self, x: FloatArray, *, first_tok: int) -> FloatArray:
         """Send rotated inputs through the converters and count what was done."""

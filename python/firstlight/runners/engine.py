@@ -152,9 +152,10 @@ def _check(name: str, recipe: Recipe, engine: Engine) -> None:
             f"layer {name}: receiver {recipe.receiver!r} with the encoding "
             f"{engine.signed_encoding!r}, which reads more than the signed sum; take 'engine'"
         )
-    if recipe.static_dac or recipe.bias_calibration or (recipe.sigma_frac and not recipe.adc_bits):
+    is_fitted = recipe.bias_calibration or recipe.gain_calibration
+    if recipe.static_dac or is_fitted or (recipe.sigma_frac and not recipe.adc_bits):
         raise ModelError(
-            f"layer {name}: static_dac, bias_calibration and noise without a converter are for "
+            f"layer {name}: static_dac, bias_calibration, gain_calibration and noise without a converter are for "
             "converters alone; an engine calibrates gain and bias of every column by itself"
         )
 
@@ -171,6 +172,8 @@ def _changes(recipe: Recipe, grid: Grid, calibration: FloatArray) -> dict[str, A
         "weight_scale": "column",
         "input_scale": "absmax",
     }
+    if recipe.photons_per_mac:
+        changes["photons_per_mac"] = recipe.photons_per_mac
     if recipe.receiver == "engine":
         return changes
     if 0 < recipe.pixel_bits < recipe.mask_bits:

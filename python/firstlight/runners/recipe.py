@@ -16,6 +16,8 @@ RANGES = (
 )  # fmt: skip
 """Receiver range policies; what each means is in :class:`Recipe`."""
 
+_MAY_BE_OFF = ("pixel_bits", "dac_bits", "adc_bits", "photons_per_mac")
+
 ROTATIONS = ("none", "hadamard")
 ROUNDINGS = ("nearest", "gptq")
 
@@ -48,6 +50,9 @@ class Recipe:
         adc_bits: Bits of the converter, sign included, or 0 for no steps.
         sigma_frac: Noise as a share of full scale.
         bias_calibration: Subtract every output's mean error on the calibration text.
+        gain_calibration: Scale every output to the least squares of its error there; the factor
+            joins the scale of the output and costs nothing.
+        photons_per_mac: Light of an optical engine; 0 is the engine's own.
         keep_digital: Layers left in float32; patterns as in ``layers.*.down``.
         overrides: Pattern -> changed attributes of the layers it matches; later ones win.
     """
@@ -66,6 +71,8 @@ class Recipe:
     adc_bits: int = 8
     sigma_frac: float = 0.0
     bias_calibration: bool = False
+    gain_calibration: bool = False
+    photons_per_mac: float = 0.0
     keep_digital: tuple[str, ...] = ()
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -76,10 +83,10 @@ class Recipe:
         for name, low, high in (
             ("mask_bits", 2, 16), ("pixel_bits", 1, 16), ("dac_bits", 2, 16), ("adc_bits", 2, 20),
             ("tile_rows", 1, 1 << 20), ("margin", 1e-6, 1e6), ("gain_divisor", 1e-6, 1e9),
-            ("percentile", 50, 100), ("sigma_frac", 0, 10),
+            ("percentile", 50, 100), ("sigma_frac", 0, 10), ("photons_per_mac", 1e-3, 1e9),
         ):  # fmt: skip
             value = getattr(self, name)
-            off = name in ("pixel_bits", "dac_bits", "adc_bits") and value == 0
+            off = name in _MAY_BE_OFF and value == 0
             if not off and not low <= value <= high:
                 raise ModelError(f"recipe: {name} is {value}; {low} to {high} are allowed")
 

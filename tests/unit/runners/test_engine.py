@@ -102,7 +102,8 @@ def test_more_light_gives_a_better_signal_and_costs_more(rng):
 @pytest.mark.parametrize(
     ("engine", "changes"),
     [({}, {"receiver": "per-token"}), ({}, {"receiver": "detector-max"}), ({}, {"static_dac": True}),
-     ({}, {"bias_calibration": True}), ({"signed_encoding": "offset_both"}, {})],
+     ({}, {"bias_calibration": True}), ({}, {"gain_calibration": True}),
+     ({"signed_encoding": "offset_both"}, {})],
 )  # fmt: skip
 def test_what_an_engine_cannot_do_is_refused(engine, changes, rng):
     with pytest.raises(ModelError, match=r"layers\.0\.q"):

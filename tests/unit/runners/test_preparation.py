@@ -147,6 +147,36 @@ def test_bias_calibration_removes_what_is_constant(rng):
     assert snr_db(fixed(x), x @ weight.T) > snr_db(plain(x), x @ weight.T)
 
 
+def test_gain_calibration_is_the_least_squares_and_costs_nothing(rng):
+    # Weights of few bits and a range that clips change every output's size.
+    crude = {"receiver": "fixed-gain", "gain_divisor": 40.0, "tile_rows": 96, "mask_bits": 3}
+    x, weight = heavy(rng, (400, 96)), heavy(rng, (40, 96))
+    exact = x @ weight.T
+
+    def layer(**more):
+        return ConverterLinear("l", weight, calibration=x, seed=0, recipe=Recipe(**crude, **more))
+
+    plain, fitted = layer(), layer(gain_calibration=True)
+    misses = [np.square(chosen(x) - exact).sum(axis=0) for chosen in (plain, fitted)]
+    assert (misses[1] <= misses[0] * (1 + 1e-5)).all()
+    assert misses[1].sum() < 0.98 * misses[0].sum()
+    # No other factor is closer, for any output.
+    for factor in (0.99, 1.01):
+        assert (np.square(fitted(x) * factor - exact).sum(axis=0) > misses[1]).all()
+    assert fitted.digital_ops_per_tok == plain.digital_ops_per_tok
+    both = layer(gain_calibration=True, bias_calibration=True)
+    assert (np.square(both(x) - exact).sum(axis=0) <= misses[1] * (1 + 1e-4)).all()
+    assert both.digital_ops_per_tok == plain.digital_ops_per_tok + 40
+
+
+def test_light_is_for_engines(rng):
+    with pytest.raises(ModelError, match="needs an optical engine"):
+        ConverterLinear(
+            "l", heavy(rng, (8, 16)), calibration=heavy(rng, (9, 16)), seed=0,
+            recipe=Recipe(photons_per_mac=10.0),
+        )  # fmt: skip
+
+
 def test_a_row_of_zeros_and_a_column_of_zeros_stay_zero(rng):
     weight, x = heavy(rng, (40, 96)), heavy(rng, (60, 96))
     weight[3], x[5] = 0, 0

@@ -1,0 +1,89 @@
+"""The light of every layer: what is shared, what is spent, what it buys."""
+
+import numpy as np
+import pytest
+
+from firstlight.errors import ModelError
+from firstlight.runners import gguf
+from firstlight.runners.engine import open_engine
+from firstlight.runners.light import LayerLight, layer_lights, share_light, with_light
+from firstlight.runners.preparation import prepare
+from firstlight.runners.recipe import Recipe
+from reference.model_files import write_tiny_gguf
+
+
+def layer(name, kappa, *, inputs=64, macs=4096):
+    return LayerLight(name=name, kappa=kappa, inputs=inputs, macs_per_tok=macs)
+
+
+LAYERS = [layer("a.q", 4.0), layer("a.v", 12.0, macs=1024), layer("a.down", 20.0, inputs=256)]
+
+
+def noise(light, importance=()):
+    weights = dict(importance)
+    return sum(
+        weights.get(each.name.split(".")[-1], 1) * each.noise_frac(light[each.name])
+        for each in LAYERS
+    )
+
+
+def test_the_light_spent_is_that_of_the_mean():
+    light = share_light(LAYERS, photons_per_mac=30.0)
+    spent = sum(light[each.name] * each.macs_per_tok for each in LAYERS)
+    assert spent == pytest.approx(30.0 * sum(each.macs_per_tok for each in LAYERS))
+
+
+@pytest.mark.parametrize("importance", [{}, {"down": 9.0, "q": 0.5}])
+def test_no_other_share_of_the_same_light_is_less_noisy(importance, rng):
+    light = share_light(LAYERS, photons_per_mac=30.0, importance=importance)
+    least = noise(light, importance)
+    total = sum(light[each.name] * each.macs_per_tok for each in LAYERS)
+    for _ in range(200):
+        other = {name: photons * np.exp(rng.normal(0, 0.3)) for name, photons in light.items()}
+        spent = sum(other[each.name] * each.macs_per_tok for each in LAYERS)
+        other = {name: photons * total / spent for name, photons in other.items()}
+        assert noise(other, importance) >= least * (1 - 1e-12)
+
+
+def test_a_layer_twice_as_dark_gets_twice_the_light():
+    light = share_light([layer("a.q", 5.0), layer("b.q", 10.0)], photons_per_mac=30.0)
+    assert light["b.q"] == pytest.approx(2 * light["a.q"])
+    important = share_light(
+        [layer("a.q", 5.0), layer("a.k", 5.0)], photons_per_mac=30.0, importance={"k": 4.0}
+    )
+    assert important["a.k"] == pytest.approx(2 * important["a.q"])
+
+
+@pytest.mark.parametrize(
+    ("layers", "photons", "importance"),
+    [([], 1.0, {}), (LAYERS, 0.0, {}), (LAYERS, float("nan"), {}), (LAYERS, 1.0, {"q": -1.0})],
+)
+def test_impossible_light_is_refused(layers, photons, importance):
+    with pytest.raises(ModelError, match="positive numbers"):
+        share_light(layers, photons_per_mac=photons, importance=importance)
+
+
+def test_on_an_engine_shared_light_costs_the_same_and_helps_the_dark_layers(tmp_path, rng):
+    write_tiny_gguf(tmp_path / "m.gguf", rng)
+    model, ids = gguf.load(tmp_path / "m.gguf"), rng.integers(0, 50, 90)
+    base = Recipe(rotation="none", photons_per_mac=20.0, adc_bits=12, mask_bits=12, dac_bits=12)
+    errors = {"weight_error_sigma_frac": 0.0, "rail_ratio_sigma": 0.0, "source_gain_sigma": 0.0,
+              "crosstalk": (0.0, 0.0), "adc_enob": 12.0}  # fmt: skip
+    engine = open_engine("iris-nova-optimistic").changed(errors)
+    layers = layer_lights(model, recipe=base, calibration=ids)
+    light = share_light(layers, photons_per_mac=20.0)
+    assert len(light) == 14
+    results = {}
+    for word, recipe in (("uniform", base), ("shared", with_light(base, light))):
+        prepared = prepare(model, recipe=recipe, calibration=ids, engine=engine)
+        for name, each in prepared.layers.items():
+            each(np.ones((8, model.linear(name).shape[1]), np.float32))
+        laser = prepared.tally().energy_j["laser"]
+        results[word] = laser, {signal.name: signal.snr_db for signal in prepared.signals}
+    # The engine's lanes, not only those in use, are lit: every layer here fills one tile alike.
+    brightest = max(light, key=light.get)
+    darkest = min(light, key=light.get)
+    assert results["shared"][1][brightest] > results["uniform"][1][brightest]
+    assert results["shared"][1][darkest] < results["uniform"][1][darkest]
+    for word in results:
+        assert results[word][0] > 0
