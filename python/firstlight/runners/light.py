@@ -1,8 +1,9 @@
 """Where an engine's light does most good: more for layers whose sums drown in shot noise.
 
 A layer's relative noise power is κ²/(n·p) when shot noise rules (κ: light over signal, n: inputs of
-one sum, p: photons a multiply-accumulate), and its light is p times its M multiply-accumulates. For
-one amount of light the sum over layers of s·κ²/(n·p), s telling how much a layer matters, is least
+one sum, p: photons a multiply-accumulate), and its light is p times the M multiply-accumulates that
+are lit for it: a source shines on all outputs of the engine, on those that the layer leaves empty
+too. For one amount of light the sum over layers of s·κ²/(n·p), s telling how much a layer matters, is least
 where p ∝ κ·√(s/(n·M)).
 
 Source:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from firstlight.runners.engine import OpticalEngine
     from firstlight.runners.llama import Llama
     from firstlight.runners.recipe import Recipe
     from firstlight.runners.weights import FloatArray
@@ -41,28 +43,31 @@ class LayerLight:
         name: The layer.
         kappa: Σ|x||w| over the rms output, as the light meets them: after the rotation.
         inputs: Numbers summed for one output.
-        macs_per_tok: Multiply-accumulates for one token.
+        lit_macs_per_tok: Multiply-accumulates that are lit for one token, empty outputs included.
     """
 
     name: str
     kappa: float
     inputs: int
-    macs_per_tok: int
+    lit_macs_per_tok: int
 
     def noise_frac(self, photons_per_mac: float) -> float:
         """Return the shot noise's power over the signal's."""
         return self.kappa**2 / (self.inputs * photons_per_mac)
 
 
-def layer_lights(model: Llama, *, recipe: Recipe, calibration: ArrayLike) -> list[LayerLight]:
+def layer_lights(
+    model: Llama, *, recipe: Recipe, calibration: ArrayLike, engine: OpticalEngine
+) -> list[LayerLight]:
     """Return what decides the light of every layer that ``recipe`` does not keep digital.
 
     Args:
         model: The model.
         recipe: How layers are prepared.
         calibration: Token ids of some text.
+        engine: The engine that will run them.
     """
-    out = []
+    out, outputs = [], engine.engine.spec.outputs
     for name, inputs in layer_inputs(model, calibration):
         own = recipe.for_layer(name)
         if own is None:
@@ -76,7 +81,7 @@ def layer_lights(model: Llama, *, recipe: Recipe, calibration: ArrayLike) -> lis
                 name=name,
                 kappa=_kappa(weight, x),
                 inputs=weight.shape[1],
-                macs_per_tok=weight.size,
+                lit_macs_per_tok=weight.shape[1] * -(-len(weight) // outputs) * outputs,
             )
         )
     return out
@@ -107,11 +112,12 @@ def share_light(
     wanted = [
         layer.kappa
         * math.sqrt(
-            weights.get(layer.name.rsplit(".", 1)[-1], 1.0) / (layer.inputs * layer.macs_per_tok)
+            weights.get(layer.name.rsplit(".", 1)[-1], 1.0)
+            / (layer.inputs * layer.lit_macs_per_tok)
         )
         for layer in layers
     ]
-    macs = [layer.macs_per_tok for layer in layers]
+    macs = [layer.lit_macs_per_tok for layer in layers]
     spent = sum(share * count for share, count in zip(wanted, macs, strict=True))
     unit = photons_per_mac * sum(macs) / spent
     return {layer.name: share * unit for layer, share in zip(layers, wanted, strict=True)}

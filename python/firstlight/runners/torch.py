@@ -141,14 +141,19 @@ opticalize_ = convert
 
 
 def linear_places(model: nn.Module) -> list[tuple[nn.Module, str, str, nn.Module]]:
-    """Return (parent, attribute, full name, layer) of every ``nn.Linear`` of ``model``, in order."""
-    linear = _torch().nn.Linear
-    return [
-        (parent, child, f"{path}.{child}" if path else child, module)
-        for path, parent in model.named_modules()
-        for child, module in parent.named_children()
-        if type(module) is linear
-    ]
+    """Return (parent, attribute, full name, layer) of every ``nn.Linear`` of ``model``, in order.
+
+    The order is that in which modules were registered, so that a Hugging Face decoder counts its
+    blocks from 0, as the runner does, and its head last.
+    """
+    linear, modules = _torch().nn.Linear, dict(model.named_modules(remove_duplicate=False))
+    places: dict[tuple[int, str], tuple[nn.Module, str, str, nn.Module]] = {}
+    for name, module in modules.items():
+        if type(module) is linear and name:
+            path, _, child = name.rpartition(".")
+            # A parent that the model has twice holds its layer once.
+            places.setdefault((id(modules[path]), child), (modules[path], child, name, module))
+    return list(places.values())
 
 
 def optical_module(

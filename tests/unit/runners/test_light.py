@@ -13,7 +13,7 @@ from reference.model_files import write_tiny_gguf
 
 
 def layer(name, kappa, *, inputs=64, macs=4096):
-    return LayerLight(name=name, kappa=kappa, inputs=inputs, macs_per_tok=macs)
+    return LayerLight(name=name, kappa=kappa, inputs=inputs, lit_macs_per_tok=macs)
 
 
 LAYERS = [layer("a.q", 4.0), layer("a.v", 12.0, macs=1024), layer("a.down", 20.0, inputs=256)]
@@ -29,18 +29,18 @@ def noise(light, importance=()):
 
 def test_the_light_spent_is_that_of_the_mean():
     light = share_light(LAYERS, photons_per_mac=30.0)
-    spent = sum(light[each.name] * each.macs_per_tok for each in LAYERS)
-    assert spent == pytest.approx(30.0 * sum(each.macs_per_tok for each in LAYERS))
+    spent = sum(light[each.name] * each.lit_macs_per_tok for each in LAYERS)
+    assert spent == pytest.approx(30.0 * sum(each.lit_macs_per_tok for each in LAYERS))
 
 
 @pytest.mark.parametrize("importance", [{}, {"down": 9.0, "q": 0.5}])
 def test_no_other_share_of_the_same_light_is_less_noisy(importance, rng):
     light = share_light(LAYERS, photons_per_mac=30.0, importance=importance)
     least = noise(light, importance)
-    total = sum(light[each.name] * each.macs_per_tok for each in LAYERS)
+    total = sum(light[each.name] * each.lit_macs_per_tok for each in LAYERS)
     for _ in range(200):
         other = {name: photons * np.exp(rng.normal(0, 0.3)) for name, photons in light.items()}
-        spent = sum(other[each.name] * each.macs_per_tok for each in LAYERS)
+        spent = sum(other[each.name] * each.lit_macs_per_tok for each in LAYERS)
         other = {name: photons * total / spent for name, photons in other.items()}
         assert noise(other, importance) >= least * (1 - 1e-12)
 
@@ -70,20 +70,20 @@ def test_on_an_engine_shared_light_costs_the_same_and_helps_the_dark_layers(tmp_
     errors = {"weight_error_sigma_frac": 0.0, "rail_ratio_sigma": 0.0, "source_gain_sigma": 0.0,
               "crosstalk": (0.0, 0.0), "adc_enob": 12.0}  # fmt: skip
     engine = open_engine("iris-nova-optimistic").changed(errors)
-    layers = layer_lights(model, recipe=base, calibration=ids)
+    layers = layer_lights(model, recipe=base, calibration=ids, engine=engine)
     light = share_light(layers, photons_per_mac=20.0)
     assert len(light) == 14
     results = {}
     for word, recipe in (("uniform", base), ("shared", with_light(base, light))):
         prepared = prepare(model, recipe=recipe, calibration=ids, engine=engine)
         for name, each in prepared.layers.items():
-            each(np.ones((8, model.linear(name).shape[1]), np.float32))
+            each(rng.standard_normal((8, model.linear(name).shape[1])).astype(np.float32))
         laser = prepared.tally().energy_j["laser"]
         results[word] = laser, {signal.name: signal.snr_db for signal in prepared.signals}
-    # The engine's lanes, not only those in use, are lit: every layer here fills one tile alike.
     brightest = max(light, key=light.get)
     darkest = min(light, key=light.get)
     assert results["shared"][1][brightest] > results["uniform"][1][brightest]
     assert results["shared"][1][darkest] < results["uniform"][1][darkest]
-    for word in results:
-        assert results[word][0] > 0
+    # A source's light is also divided by the mean transmission of its mask, which for columns of 24
+    # weights is not the same from layer to layer.
+    assert results["shared"][0] == pytest.approx(results["uniform"][0], rel=0.2)

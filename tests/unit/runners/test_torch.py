@@ -60,6 +60,18 @@ def test_the_filter_and_the_recipe_choose(model):
         optical.calibrate(Small(), [])
 
 
+def test_layers_are_counted_as_they_were_registered_and_shared_parents_once():
+    block = torch.nn.Sequential(torch.nn.Linear(4, 4))
+    model = torch.nn.Module()
+    model.blocks = torch.nn.ModuleList([block, torch.nn.Sequential(torch.nn.Linear(4, 4)), block])
+    model.lm_head = torch.nn.Linear(4, 2)
+    names = [name for _, _, name, _ in optical.linear_places(model)]
+    assert names == ["blocks.0.0", "blocks.1.0", "lm_head"]
+    optical.convert(model)
+    assert model.blocks[0][0] is model.blocks[2][0]
+    assert type(optical.restore(model).blocks[2][0]) is torch.nn.Linear
+
+
 def test_a_layer_gives_the_bits_of_the_numpy_path(model, x):
     recipe = Recipe(sigma_frac=0.01, rotation="hadamard")
     optical.convert(model, recipe=recipe, seed=4)

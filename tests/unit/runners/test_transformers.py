@@ -74,6 +74,39 @@ def test_an_engine_of_the_catalog_computes_a_hugging_face_model(folder):
     assert all(layer.prepared.tally.cycles > 0 for layer in optical_layers(light))
 
 
+@pytest.mark.parametrize("preset", [None, "iris-nova-optimistic"])
+def test_pytorch_numpy_and_the_runner_give_the_same_bits_for_every_layer(folder, preset):
+    from firstlight.runners import safetensors
+    from firstlight.runners.engine import open_engine
+    from firstlight.runners.preparation import layer_inputs, prepare, prepare_layer
+
+    engine = open_engine(preset) if preset else None
+    recipe = Recipe(rotation="hadamard", sigma_frac=0.002)
+    # The runner, layer by layer, on its own inputs; noise is named by layer and position.
+    model = safetensors.load(folder)
+    ids = (torch.arange(30) % 50).numpy()
+    runner = prepare(model, recipe=recipe, calibration=ids, seed=5, engine=engine)
+    light = transformers.LlamaForCausalLM.from_pretrained(
+        folder, quantization_config=optical_config(engine=engine, recipe=recipe, seed=5)
+    )
+    swapped = [module for module in light.modules() if type(module).__name__ == "OpticalLinear"]
+    for number, (module, (name, inputs)) in enumerate(
+        zip(swapped, layer_inputs(model, ids), strict=True)
+    ):
+        if engine is None:
+            module.layer.name = name  # converters name their noise by the layer, engines by place
+        module.layer.observe(inputs)
+        module.layer.freeze()
+        alone = prepare_layer(
+            name, model.linear(name), calibration=inputs, recipe=recipe, seed=5, number=number,
+            engine=engine,
+        )  # fmt: skip
+        want = runner.layers[name](inputs, first_tok=0)
+        assert (alone(inputs) == want).all()
+        with torch.no_grad():
+            assert (module(torch.from_numpy(inputs)).numpy() == want).all()
+
+
 def test_the_float32_runner_agrees_with_transformers(folder):
     from firstlight.runners import safetensors
 
