@@ -41,6 +41,26 @@ def test_the_tables_are_on_stdout_and_the_document_in_the_file(files):
     assert len(document["rows"]) == 2
     assert len(document["sensitivity"]) == 4
     assert document["split"][0]["prompt_tok"] == 32
+    # Every layer of both blocks, and a line for each kind that names its worst.
+    assert len(document["layers"]) == 14
+    worst = min(document["layers"], key=lambda layer: layer["snr_db"])
+    kind = worst["name"].rsplit(".", 1)[-1]
+    line = next(x for x in result.stdout.splitlines() if x.startswith(f"  {kind:8} "))
+    assert worst["name"] in line
+    assert f"{worst['snr_db']:.1f}" in line
+
+
+def test_losses_of_layers_are_averaged_over_seeds_with_their_error(files):
+    options = ("--only", "σ 1.0% of the range rotated", "--no-split", "--seeds", "3")
+    result = run(files, *options, "-o", str(files / "o.json"))
+    rows = json.loads((files / "o.json").read_text())["sensitivity"]
+    for row in rows:
+        losses = [each["nll_difference"] for each in row["measurements"]]
+        assert len(set(losses)) == 3
+        assert (
+            f"{row['name']:16} {sum(losses) / 3:+.4f} ± {row['ratio_se'] / row['ratio']:.4f}"
+            in (result.stdout)
+        )
 
 
 def test_json_is_one_document(files):
@@ -48,6 +68,7 @@ def test_json_is_one_document(files):
     document = json.loads(result.stdout)
     assert document["schema"] == 1
     assert document["sensitivity"] is None
+    assert document["layers"] == []
     assert 0.9 < document["rows"][0]["ratio"] < 1.1
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from pathlib import Path
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from firstlight.runners.accuracy import Laboratory, Row, Study
+    from firstlight.runners.preparation import LayerSignal, OpticalModel
     from firstlight.runners.split import SplitPoint
 
 _BAR = 24
@@ -101,11 +103,15 @@ def command(
     seeds = range(seed, seed + seed_count)
     study = laboratory.study(points, seeds=seeds)
     best = study.within(1 + _LIMITS[1]) or min(study.rows, key=lambda row: row.ratio)
-    parts = None
+    parts, splits, optical = None, [], None
+    if is_sensitivity or is_split:
+        optical = laboratory.prepared(best.point, seed=best.measurements[0].seed)
     if is_sensitivity:
         parts = laboratory.study(sensitivity_points(best.point, loaded), seeds=seeds)
-    splits = _splits(laboratory, best, ids) if is_split else []
-    document = _document(study, parts, splits)
+    if is_split and optical is not None:
+        splits = _splits(laboratory, optical, ids)
+    signals = optical.signals if optical is not None and is_sensitivity else []
+    document = _document(study, parts, splits, signals)
     if output:
         _write(output, document)
     if plot:
@@ -115,7 +121,7 @@ def command(
     if as_json:
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
-        _print(study, parts, splits, best)
+        _print(study, parts, splits, signals, best)
 
 
 def _selected(points: list[Any], only: tuple[str, ...]) -> list[Any]:
@@ -127,23 +133,28 @@ def _selected(points: list[Any], only: tuple[str, ...]) -> list[Any]:
     return kept
 
 
-def _splits(laboratory: Laboratory, row: Row, ids: Any) -> list[SplitPoint]:  # noqa: ANN401
+def _splits(laboratory: Laboratory, optical: OpticalModel, ids: Any) -> list[SplitPoint]:  # noqa: ANN401
     """Measure prefill by light and decode by silicon at several prompt lengths."""
     from firstlight.runners.split import sweep_lengths
 
-    optical = laboratory.prepared(row.point, seed=row.measurements[0].seed)
     lengths = [n for n in (32, 128, 448, 1984) if n + 64 <= len(ids)]
     return sweep_lengths(
         laboratory.model, ids, prefill=optical.layers, prompt_lengths_tok=lengths, prompts=6
     )
 
 
-def _document(study: Study, parts: Study | None, splits: list[SplitPoint]) -> dict[str, Any]:
+def _document(
+    study: Study, parts: Study | None, splits: list[SplitPoint], signals: list[LayerSignal]
+) -> dict[str, Any]:
     """Return everything as one JSON document."""
     from dataclasses import asdict
 
     return study.document() | {
         "sensitivity": parts.document()["rows"] if parts else None,
+        "layers": [
+            {key: None if value in (math.inf, -math.inf) else value for key, value in each.items()}
+            for each in map(asdict, signals)
+        ],
         "split": [
             {key: None if value != value else value for key, value in asdict(point).items()}  # NaN
             for point in splits
@@ -151,7 +162,10 @@ def _document(study: Study, parts: Study | None, splits: list[SplitPoint]) -> di
     }
 
 
-def _print(study: Study, parts: Study | None, splits: list[SplitPoint], best: Row) -> None:
+def _print(
+    study: Study, parts: Study | None, splits: list[SplitPoint], signals: list[LayerSignal],
+    best: Row,
+) -> None:  # fmt: skip
     """Print tables to stdout."""
     name = max(24, *(len(row.point.name) for row in study.rows))
     click.echo(
@@ -171,6 +185,7 @@ def _print(study: Study, parts: Study | None, splits: list[SplitPoint], best: Ro
         )
     if parts:
         _print_sensitivity(parts, best)
+        _print_signals(signals)
     if splits:
         _print_splits(splits, best)
     click.echo("\ncheapest setting that surely stays within")
@@ -195,11 +210,33 @@ def _advice(row: Row | None) -> str:
 def _print_sensitivity(parts: Study, best: Row) -> None:
     """Print which kind of layer costs how much."""
     click.echo(f"\nwhich layers suffer ({best.point.name})")
-    losses = [row.measurements[0].nll_difference for row in parts.rows]
+    losses = [fmean(m.nll_difference for m in row.measurements) for row in parts.rows]
     top = max(*(abs(loss) for loss in losses), 1e-9)
     for row, loss in zip(parts.rows, losses, strict=True):
         bar = "█" * round(_BAR * max(loss, 0) / top)
-        click.echo(f"  {row.point.name:16} {loss:+.4f} nat  {bar}")
+        # A ratio's relative error is the error of its logarithm.
+        click.echo(f"  {row.point.name:16} {loss:+.4f} ± {row.ratio_se / row.ratio:.4f} nat  {bar}")
+
+
+def _print_signals(signals: list[LayerSignal]) -> None:
+    """Print what every kind of layer does to its signal, and in which block it is worst."""
+    kinds: dict[str, list[LayerSignal]] = {}
+    for signal in signals:
+        kinds.setdefault(signal.name.rsplit(".", 1)[-1], []).append(signal)
+    click.echo(
+        f"  {'layer':8} {'SNR [dB]':>8} {'worst':>6}  {'in':14} {'κ':>5} {'clip':>8} {'crest':>6}"
+    )
+    for kind, own in kinds.items():
+        worst = min(own, key=lambda signal: signal.snr_db)
+        middle = {
+            key: median(getattr(signal, key) for signal in own)
+            for key in ("snr_db", "kappa", "crest")
+        }
+        click.echo(
+            f"  {kind:8} {middle['snr_db']:8.1f} {worst.snr_db:6.1f}  {worst.name:14} "
+            f"{middle['kappa']:5.1f} {fmean(s.clipped_frac for s in own):8.1e} "
+            f"{middle['crest']:6.1f}"
+        )
 
 
 def _print_splits(splits: list[SplitPoint], best: Row) -> None:
