@@ -16,6 +16,7 @@ _MODULES = (
     "accuracy",
     "converters",
     "digital",
+    "engine",
     "generation",
     "gguf",
     "gptq",

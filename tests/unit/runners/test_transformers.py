@@ -116,3 +116,24 @@ def test_the_float32_runner_agrees_with_transformers(folder):
     model = safetensors.load(folder)
     got = model.logits(model.hidden(ids.numpy(), cache=model.new_cache(capacity_tok=30)))
     assert abs(got - want).max() < 1e-4
+
+
+def test_the_example_prints_what_is_shipped():
+    import subprocess
+    import sys
+    from pathlib import Path
+
+    root = Path(__file__).parents[3]
+    example = root / "examples" / "hugging_face_by_light.py"
+    done = subprocess.run(
+        [sys.executable, str(example)], capture_output=True, text=True, check=True, cwd=root
+    )
+    shipped = example.with_suffix(".out").read_text().splitlines()
+    printed = done.stdout.splitlines()
+    # Random weights come from PyTorch's generator, which another release may change.
+    assert len(printed) == len(shipped)
+    assert printed[0] == shipped[0]
+    assert printed[-1] == shipped[-1] == "put back: the same bits"
+    for row, want in zip(printed[1:-1], shipped[1:-1], strict=True):
+        assert row[:41] == want[:41]
+        assert abs(float(row[41:50]) - float(want[41:50])) < 2.0
