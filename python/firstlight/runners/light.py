@@ -41,7 +41,8 @@ class LayerLight:
 
     Attributes:
         name: The layer.
-        kappa: Σ|x||w| over the rms output, as the light meets them: after the rotation.
+        kappa: Σ|x||w| over the rms output of each token, root mean square over tokens, as the light
+            meets them: after the rotation.
         inputs: Numbers summed for one output.
         lit_macs_per_tok: Multiply-accumulates that are lit for one token, empty outputs included.
     """
@@ -130,7 +131,14 @@ def with_light(recipe: Recipe, light: Mapping[str, float]) -> Recipe:
 
 
 def _kappa(weight: FloatArray, x: FloatArray) -> float:
-    """Return the light over the rms signal; a layer without signal gets as much as any light."""
-    power = float(np.square(x @ weight.T).mean())
-    light = float((np.abs(x) @ np.abs(weight).T).mean())
-    return light / math.sqrt(power) if power > 0 else 1.0
+    """Return light over rms signal, token by token; a layer without signal counts as all signal.
+
+    The mean of the square is over tokens: one token of massive activations has most of the power of
+    a text, and a layer judged by it would leave all other tokens in the dark.
+    """
+    power = np.square(x @ weight.T).mean(axis=1)
+    light = (np.abs(x) @ np.abs(weight).T).mean(axis=1)
+    has_signal = power > 0
+    if not has_signal.any():
+        return 1.0
+    return math.sqrt(float((np.square(light[has_signal]) / power[has_signal]).mean()))

@@ -54,6 +54,22 @@ def test_a_layer_twice_as_dark_gets_twice_the_light():
     assert important["a.k"] == pytest.approx(2 * important["a.q"])
 
 
+def test_one_massive_token_does_not_set_the_light_of_all_others(tmp_path, rng, monkeypatch):
+    write_tiny_gguf(tmp_path / "m.gguf", rng)
+    model, engine = gguf.load(tmp_path / "m.gguf"), open_engine("iris-nova-optimistic")
+    x = rng.standard_normal((40, 24)).astype(np.float32)
+    kappas = []
+    for size in (1.0, 1e4):
+        x[0] *= size
+        monkeypatch.setattr(
+            "firstlight.runners.light.layer_inputs", lambda *_: [("layers.0.q", x.copy())]
+        )
+        (each,) = layer_lights(model, recipe=Recipe(), calibration=[], engine=engine)
+        kappas.append(each.kappa)
+    # A token's light and signal grow together.
+    assert kappas[1] == pytest.approx(kappas[0], rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("layers", "photons", "importance"),
     [([], 1.0, {}), (LAYERS, 0.0, {}), (LAYERS, float("nan"), {}), (LAYERS, 1.0, {"q": -1.0})],
