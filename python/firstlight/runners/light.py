@@ -124,6 +124,36 @@ def share_light(
     return {layer.name: share * unit for layer, share in zip(layers, wanted, strict=True)}
 
 
+def importance_of(
+    losses: Mapping[tuple[str, ...], float],
+    layers: Sequence[LayerLight],
+    *,
+    photons_per_mac: float,
+) -> dict[str, float]:
+    """Return what a share of noise costs the model in each kind of layer, from measured losses.
+
+    A kind that lost nothing that could be measured counts a hundredth of the one that matters most:
+    it is not known to be nothing.
+
+    Args:
+        losses: Kinds of layers (``("q", "k", "v")``) -> nats a token lost with only these optical.
+        layers: From :func:`layer_lights`.
+        photons_per_mac: The uniform light that they were measured with.
+
+    Raises:
+        ModelError: No kind lost anything.
+    """
+    found: dict[str, float] = {}
+    for kinds, loss in losses.items():
+        own = [each for each in layers if each.name.rsplit(".", 1)[-1] in kinds]
+        noise = sum(each.noise_frac(photons_per_mac) for each in own)
+        found |= dict.fromkeys(kinds, loss / noise if noise > 0 else 0.0)
+    top = max(found.values(), default=0.0)
+    if not top > 0:
+        raise ModelError("light: no kind of layer lost anything; measure with less light")
+    return {kind: max(value, top / 100) for kind, value in found.items()}
+
+
 def with_light(recipe: Recipe, light: Mapping[str, float]) -> Recipe:
     """Return ``recipe`` with the light of every layer from :func:`share_light`."""
     own = {name: {"photons_per_mac": photons} for name, photons in light.items()}

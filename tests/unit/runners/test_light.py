@@ -6,7 +6,13 @@ import pytest
 from firstlight.errors import ModelError
 from firstlight.runners import gguf
 from firstlight.runners.engine import open_engine
-from firstlight.runners.light import LayerLight, layer_lights, share_light, with_light
+from firstlight.runners.light import (
+    LayerLight,
+    importance_of,
+    layer_lights,
+    share_light,
+    with_light,
+)
 from firstlight.runners.preparation import prepare
 from firstlight.runners.recipe import Recipe
 from reference.model_files import write_tiny_gguf
@@ -52,6 +58,15 @@ def test_a_layer_twice_as_dark_gets_twice_the_light():
         [layer("a.q", 5.0), layer("a.k", 5.0)], photons_per_mac=30.0, importance={"k": 4.0}
     )
     assert important["a.k"] == pytest.approx(2 * important["a.q"])
+
+
+def test_importance_is_loss_for_noise_and_never_nothing():
+    # The noise of q is 4²/(64·10) = 0.025, that of down 20²/(256·10) = 0.15625.
+    losses = {("q",): 0.05, ("down",): 0.15625 * 40, ("v",): -0.01}
+    found = importance_of(losses, LAYERS, photons_per_mac=10.0)
+    assert found == pytest.approx({"q": 2.0, "down": 40.0, "v": 0.4})
+    with pytest.raises(ModelError, match="less light"):
+        importance_of({("q",): 0.0}, LAYERS, photons_per_mac=10.0)
 
 
 def test_one_massive_token_does_not_set_the_light_of_all_others(tmp_path, rng, monkeypatch):
