@@ -10,12 +10,16 @@ import importlib.metadata
 import subprocess
 import sys
 from pathlib import Path
-from time import perf_counter, thread_time
+from time import perf_counter, process_time, thread_time
 
 import numpy as np
 import pytest
 
 from firstlight.runners import gguf
+from firstlight.runners.engine import open_engine
+from firstlight.runners.likelihood import cut_windows, likelihood
+from firstlight.runners.preparation import prepare
+from firstlight.runners.recipe import Recipe
 
 TOKENS = 512
 
@@ -112,6 +116,27 @@ def test_memory_is_the_model_and_a_little(model):
     print(f"\npeak {peak / 1e6:.0f} MB, {bare / 1e6:.0f} MB of it without a model, "
           f"for {model.weights.float32_bytes / 1e6:.0f} MB of weights")  # fmt: skip
     assert peak - bare < model.weights.float32_bytes + 300e6
+
+
+def test_full_physics_runs_at_four_fifths_of_float32(model, is_timed):
+    """Perplexity of one window, by light and in float32 in turn, in time of this process."""
+    ids = np.arange(2 * TOKENS) * 37 % 40_000
+    windows = cut_windows(ids, ctx_tok=TOKENS, windows=1)
+    engine = open_engine("iris-nova-optimistic")
+    light = prepare(
+        model, recipe=Recipe(rotation="hadamard"), calibration=ids[-128:], engine=engine
+    )
+    times = {"float32": [], "light": []}
+    for _ in range(3):
+        for word, layers in (("float32", None), ("light", light.layers)):
+            start = process_time()
+            likelihood(model, windows, replacements=layers)
+            times[word].append(process_time() - start)
+    float32, optical = (TOKENS / min(seconds) for seconds in times.values())
+    print(f"\n{optical:.0f} token by light in a second of processor time, {float32:.0f} in float32: "
+          f"{optical / float32:.2f}")  # fmt: skip
+    assert light.tally().tokens == 3 * TOKENS * len(model.linear_names)
+    assert optical > 0.8 * float32 or not is_timed
 
 
 def test_torch_operator_costs_less_than_30_us_over_the_layer(is_timed):
