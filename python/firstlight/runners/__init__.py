@@ -21,7 +21,6 @@ _MODULES = (
     "gguf",
     "gptq",
     "hadamard",
-    "light",
     "likelihood",
     "preparation",
     "recipe",

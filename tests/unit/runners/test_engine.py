@@ -99,6 +99,24 @@ def test_more_light_gives_a_better_signal_and_costs_more(rng):
     assert rows[2][1] == pytest.approx(100 * rows[0][1], rel=1e-6)
 
 
+def test_a_recipes_light_is_the_engines_and_may_differ_by_layer(rng):
+    preset = open_engine("iris-nova-optimistic")
+    recipe = Recipe(overrides={"q": {"photons_per_mac": 40.0}, "down": {"photons_per_mac": 9.0}})
+    x, weight = (rng.standard_normal((n, 320)).astype(np.float32) for n in (60, 40))
+    own, other = (
+        prepare_layer(
+            "layers.0.q", weight, calibration=x, recipe=chosen, seed=1, number=3, engine=engine
+        )
+        for chosen, engine in (
+            (recipe.for_layer("layers.0.q"), preset),
+            (Recipe(), preset.changed({"photons_per_mac": 40.0})),
+        )
+    )
+    assert np.array_equal(own(x), other(x))
+    assert own.tally.energy_j == other.tally.energy_j
+    assert recipe.for_layer("layers.3.k").photons_per_mac == 0
+
+
 @pytest.mark.parametrize(
     ("engine", "changes"),
     [({}, {"receiver": "per-token"}), ({}, {"receiver": "detector-max"}), ({}, {"static_dac": True}),
