@@ -206,8 +206,8 @@ def test_binding_resource_gains_more_than_any_other_when_simulated_again(solver,
     before, binding.MORE = binding.MORE, 1.05
     try:
         gains = {
-            (name, pool): carried(changed, slo) / today - 1
-            for name, pool, changed, slo in binding._more(cell, asked.slo)
+            (more.resource, more.pool): carried(more.cell, more.slo) / today - 1
+            for more in binding.variants(cell, asked.slo)[1:]
         }
     finally:
         binding.MORE = before
