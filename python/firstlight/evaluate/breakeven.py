@@ -1,8 +1,6 @@
-"""Where optical prefill stops paying: reload time, clock and price solved for equality.
+"""Where optical prefill stops paying: a field of the engine solved for equality, and the price.
 
-Time and clock are solved on pools alone (a pool apart costs little to simulate): per facility watt a
-fleet of balanced pools carries 1 / (c_P/r_P + c_D/r_D), with c the watts and r the load of one
-server. Price is solved exactly, because cost is linear in it.
+Price is solved exactly, because cost is linear in it.
 """
 
 from __future__ import annotations
@@ -12,22 +10,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from firstlight.evaluate import capacity
 from firstlight.evaluate.answer import BreakEven
-from firstlight.evaluate.cell import Cell, Group, group
+from firstlight.units import format_si
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from firstlight.evaluate.capacity import Slo, Traffic
-    from firstlight.evaluate.cell import Serving
-    from firstlight.evaluate.search import Budget
-    from firstlight.evaluate.servers import Server
-
 TRIED = 7
 """Values from today's to the best end that are tried for one at which light wins."""
-STEPS = 18
-"""Halvings of a factor of 10^5: the last bracket is narrower than 0.01 %."""
+TOLERANCE_FRAC = 0.005
+"""Width of the last bracket over the value."""
+NOTE = "equal goodput per watt of the better GPU design, on a sample of the time"
 
 
 def solve(
@@ -37,15 +30,8 @@ def solve(
     today: float,
     low: float,
     high: float,
-    server_at: Callable[[float], Server],
     rising: bool,
-    serving: Serving,
-    decode_w_s: float,
-    rival_w_s: float,
-    traffic: Traffic,
-    slo: Slo,
-    budget: Budget,
-    cancelled: Callable[[], bool] | None = None,
+    wins: Callable[[float], bool],
 ) -> BreakEven:
     """Return the value of an engine field at which the optical design equals its rival per watt.
 
@@ -55,33 +41,9 @@ def solve(
         today: The scenario's value.
         low: Where to start.
         high: Where to end.
-        server_at: The optical server at a value.
         rising: Whether more of it is better.
-        serving: How the model is served.
-        decode_w_s: Facility energy capacity the decode pool needs a request [W·s/request].
-        rival_w_s: The same for the whole rival design.
-        traffic: A sample of the traffic.
-        slo: The service level.
-        budget: What a server takes of the power.
-        cancelled: Asked a few times a second.
+        wins: Whether light wins at a value.
     """
-
-    def wins(value: float) -> bool:
-        server = server_at(value)
-        spare = rival_w_s - decode_w_s
-        if spare <= 0:
-            return False
-        needed = budget.charge_w(server) / spare
-        made = group(server, role="prefill", tp=1, chunk_tok=0, serving=serving)
-        return carries(
-            made,
-            needed,
-            serving=serving,
-            traffic=traffic,
-            slo=slo,
-            cancelled=cancelled,
-        )
-
     best, worst = (high, low) if rising else (low, high)
     # More of a field may be worse again (a faster clock draws more power), so a value that wins is
     # looked for from today's on, and the turn on its worse side.
@@ -92,19 +54,22 @@ def solve(
             good = float(value)
             break
         tried.append(float(value))
+    turn: float | None = None
     if good is None:
-        turn, note = None, f"the optical design loses from {today:g} to {best:g} {unit}"
+        ends = " to ".join(format_si(end, unit) for end in (today, best))
+        note = f"the optical design loses from {ends}"
     elif len(tried) == 1 and wins(worst):
-        turn, note = worst, f"the optical design wins from {worst:g} to {good:g} {unit}"
+        ends = " to ".join(format_si(end, unit) for end in (worst, good))
+        turn, note = worst, f"the optical design wins from {ends}"
     else:
         bad = tried[-1]
-        for _ in range(STEPS):
+        while max(good, bad) / min(good, bad) > 1.0 + TOLERANCE_FRAC:
             middle = math.sqrt(good * bad)
             if wins(middle):
                 good = middle
             else:
                 bad = middle
-        turn, note = good, "equal goodput per watt of the better GPU design, pools apart"
+        turn, note = good, NOTE
     return BreakEven(
         field=field,
         unit=unit,
@@ -113,33 +78,6 @@ def solve(
         wins="above" if rising else "below",
         note=note,
     )
-
-
-def carries(
-    made: Group,
-    rate_request_per_s: float,
-    *,
-    serving: Serving,
-    traffic: Traffic,
-    slo: Slo,
-    cancelled: Callable[[], bool] | None = None,
-) -> bool:
-    """Return whether one prefill server alone carries a load within its time to first token."""
-    from dataclasses import replace
-
-    if rate_request_per_s > traffic.most_request_per_s:
-        return False
-    fleet = Cell(groups=(replace(made, role="mixed"),), serving=serving).fleet
-    level = replace(slo, tpot_s=1e6)
-    run = capacity.simulate(
-        fleet,
-        replace(traffic, phase="prefill"),
-        rate_request_per_s=rate_request_per_s,
-        slo=level,
-        stop_early=True,
-        cancelled=cancelled,
-    )
-    return run.holds
 
 
 def price(

@@ -141,7 +141,7 @@ class _Job:
                 records=records,
                 names=pieces.triple,
                 coarse=sample,
-                cancelled=self.crew.cancelled,
+                crew=self.crew,
             )
         facts = provenance(self.asked, mine, records, ratios=ratios, turning=turning)
         scenario = self.asked.scenario

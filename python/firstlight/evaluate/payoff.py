@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from firstlight import cost
+from firstlight.errors import InfeasibleError, ScheduleError
 from firstlight.evaluate import breakeven
+from firstlight.evaluate.screen import Screened, screen
+from firstlight.evaluate.search import reaches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from firstlight.evaluate.answer import BreakEven, Design
     from firstlight.evaluate.capacity import Traffic
+    from firstlight.evaluate.crew import Crew
     from firstlight.evaluate.design import Solved
     from firstlight.evaluate.question import Question
-    from firstlight.evaluate.search import Found
-    from firstlight.evaluate.servers import Server
+    from firstlight.evaluate.screen import PoolPlan
+    from firstlight.evaluate.search import DesignPlan, Found
 
 FIELDS = (("t_reload_s", "s", 1e-7, 1.67e-2, False), ("f_cycle_hz", "Hz", 1e7, 2e10, True))
 """Undisclosed engine inputs: name, unit, range of search (to a 60 Hz display), more is better."""
@@ -28,7 +32,7 @@ def break_evens(
     records: dict[str, Design],
     names: tuple[str, str, str],
     coarse: Traffic,
-    cancelled: Callable[[], bool] | None,
+    crew: Crew,
 ) -> tuple[BreakEven, ...]:
     """Return where the optical design equals the better GPU design, input by input.
 
@@ -38,7 +42,7 @@ def break_evens(
         records: Their records.
         names: Colocated, disaggregated and optical design.
         coarse: A sample of the traffic.
-        cancelled: Asked a few times a second.
+        crew: Who works.
     """
     colocated, split, light = names
     rivals = [
@@ -47,49 +51,103 @@ def break_evens(
     decode = mine[light].found or mine[split].found
     if not rivals or decode is None or "decode" not in decode.alone:
         return ()
-    serving = mine[light].plan.serving
-    group = next(group for group in decode.cell.groups if group.role == "decode")
-    prefill = next(pool for pool in mine[light].plan.pools if pool.server.engine is not None)
-    beside = group.server.id
-    solved = [
-        breakeven.solve(
+    trial = _Trial(asked, mine[light].plan, decode, w_s=min(rivals), sample=coarse, crew=crew)
+
+    def solved(row: tuple[str, str, float, float, bool]) -> BreakEven:
+        field, unit, low, high, rising = row
+        return breakeven.solve(
             field,
             unit=unit,
-            today=float(getattr(prefill.server.engine, field)),
+            today=trial.today(field),
             low=low,
             high=high,
-            server_at=_server_at(asked, prefill.server.id, beside, field),
             rising=rising,
-            serving=serving,
-            decode_w_s=asked.budget.charge_w(group.server) / decode.alone["decode"],
-            rival_w_s=min(rivals),
-            traffic=coarse,
-            slo=asked.slo,
-            budget=asked.budget,
-            cancelled=cancelled,
+            wins=partial(trial.wins, field),
         )
-        for field, unit, low, high, rising in FIELDS
-    ]
+
     money = _price(asked, mine[light], records=records, names=names)
-    return (*solved, *([money] if money else []))
+    return (*crew.map(solved, FIELDS).values(), *([money] if money else []))
 
 
-def _server_at(
-    asked: Question, server_id: str, beside: str, field: str
-) -> Callable[[float], Server]:
-    """Return the optical server as a function of one engine field."""
+class _Trial:
+    """The optical design with another engine, tried against the watts its rival needs.
 
-    def server(value: float) -> Server:
-        return asked.server(server_id, beside=beside, overrides={field: value})
+    Args:
+        asked: The question.
+        plan: The optical design.
+        decode: A cell whose decode pool is the design's.
+        w_s: Watts of the budget that the rival needs for a request a second [W·s].
+        sample: A sample of the traffic.
+        crew: Who may stop it.
+    """
 
-    return server
+    def __init__(
+        self,
+        asked: Question,
+        plan: DesignPlan,
+        decode: Found,
+        *,
+        w_s: float,
+        sample: Traffic,
+        crew: Crew,
+    ) -> None:
+        self._asked = asked
+        self._plan = plan
+        self._w_s = w_s
+        self._sample = sample
+        self._crew = crew
+        group = next(group for group in decode.cell.groups if group.role == "decode")
+        self._decode = Screened(group=replace(group, count=1), rate=decode.alone["decode"])
+
+    def today(self, field: str) -> float:
+        """Return the engine's value of a field."""
+        return float(
+            next(getattr(e, field) for pool in self._plan.pools if (e := pool.server.engine))
+        )
+
+    def wins(self, field: str, value: float) -> bool:
+        """Return whether light carries the load for its rival's watts at a value of a field."""
+        plan = replace(
+            self._plan,
+            pools=tuple(self._changed(pool, field, value) for pool in self._plan.pools),
+        )
+        try:
+            screened = [
+                self._decode if pool.role == "decode" else self._screen(pool) for pool in plan.pools
+            ]
+        except (InfeasibleError, ScheduleError):
+            return False
+        return reaches(
+            plan,
+            screened,
+            w_s=self._w_s,
+            traffic=self._sample,
+            slo=self._asked.slo,
+            budget=self._asked.budget,
+            cancelled=self._crew.cancelled,
+        )
+
+    def _screen(self, pool: PoolPlan) -> Screened:
+        return screen(
+            pool,
+            self._plan.serving,
+            traffic=self._sample,
+            slo=self._asked.slo,
+            cancelled=self._crew.cancelled,
+        )
+
+    def _changed(self, pool: PoolPlan, field: str, value: float) -> PoolPlan:
+        if pool.server.engine is None:
+            return pool
+        beside = self._decode.group.server.id
+        server = self._asked.server(pool.server.id, beside=beside, overrides={field: value})
+        return replace(pool, server=server)
 
 
 def _w_s(asked: Question, found: Found) -> float:
-    """Return the facility watts a design needs for one request a second, pools apart."""
-    return sum(
-        asked.budget.charge_w(group.server) / found.alone[group.role] for group in found.cell.groups
-    )
+    """Return the watts of the budget that a design needs for a request a second, on the sample."""
+    watts = sum(group.count * asked.budget.charge_w(group.server) for group in found.cell.groups)
+    return watts / found.rate_request_per_s
 
 
 def _price(

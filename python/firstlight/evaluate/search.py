@@ -32,6 +32,8 @@ FIRST_GUESS_FRAC, FIRST_STEP_FRAC = 0.96, 0.06
 """Where a cell is tried first over what its pools alone carry, and how far from there next."""
 NEXT_STEP_FRAC = 0.03
 """The same step for a cell that carries more than the best so far."""
+LEAST_SHARE = 0.7
+"""A cell whose pools alone carry less of a load than this will not carry it."""
 SIMULATED_CELLS = 4
 """Cells of a design that are simulated whole after the screening."""
 
@@ -174,15 +176,11 @@ def best_cell(
         )
     best: Found | None = None
     for score, counts in candidates[:SIMULATED_CELLS]:
-        groups = tuple(
-            replace(option.group, count=count)
-            for option, count in zip(screened, counts, strict=True)
-        )
-        cell = Cell(groups=groups, serving=plan.serving, disaggregate=plan.disaggregate)
-        cells = budget.cells(tuple((g.server, g.count) for g in groups))
+        cell = _cell(plan, screened, counts)
+        cells = budget.cells(tuple((g.server, g.count) for g in cell.groups))
         # A pool alone was found to carry this; of two, queues between them cost a little.
         guess, step = score / cells, SCREEN_TOLERANCE_FRAC
-        if len(groups) > 1:
+        if len(counts) > 1:
             guess, step = FIRST_GUESS_FRAC * guess, FIRST_STEP_FRAC
         beyond = None
         if best is not None:
@@ -213,6 +211,56 @@ def best_cell(
             f"and TPOT {slo.tpot_s:g} s for {slo.quantile:.0%} of requests"
         )
     return best
+
+
+def reaches(
+    plan: DesignPlan,
+    screened: list[Screened],
+    *,
+    w_s: float,
+    traffic: Traffic,
+    slo: Slo,
+    budget: Budget,
+    cancelled: Callable[[], bool] | None = None,
+) -> bool:
+    """Return whether some cell of a design carries a request a second for so many watts.
+
+    Args:
+        plan: The design.
+        screened: What each of its pools does alone.
+        w_s: Watts of the budget for each request a second [W·s].
+        traffic: A sample of the traffic.
+        slo: The service level.
+        budget: What a server takes of the power.
+        cancelled: Asked a few times a second.
+    """
+    charges_w = [budget.charge_w(pool.server) for pool in plan.pools]
+    offers = []
+    for counts in ratios(plan, budget):
+        rate = sum(n * w for n, w in zip(counts, charges_w, strict=True)) / w_s
+        carried = min(option.rate * n for option, n in zip(screened, counts, strict=True))
+        offers.append((carried / rate, rate, counts))
+    best = sorted(offers, key=lambda offer: -offer[0])[:SIMULATED_CELLS]
+    return any(
+        share > LEAST_SHARE
+        and rate <= traffic.most_request_per_s
+        and capacity.simulate(
+            _cell(plan, screened, counts).fleet,
+            traffic,
+            rate_request_per_s=rate,
+            slo=slo,
+            stop_early=True,
+            cancelled=cancelled,
+        ).holds
+        for share, rate, counts in best
+    )
+
+
+def _cell(plan: DesignPlan, screened: list[Screened], counts: tuple[int, ...]) -> Cell:
+    groups = tuple(
+        replace(option.group, count=count) for option, count in zip(screened, counts, strict=True)
+    )
+    return Cell(groups=groups, serving=plan.serving, disaggregate=plan.disaggregate)
 
 
 def _candidates(
