@@ -11,13 +11,13 @@ is linear in what is fitted. The fit is of relative errors, and nothing may be n
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from firstlight import models, roofline, schedule
-from firstlight.errors import FirstlightError, ModelError, ScenarioError, TraceError
+from firstlight.calibrate.solve import check_hold_out, held_out, relative
+from firstlight.errors import FirstlightError, ModelError, TraceError
 from firstlight.roofline.step import bare_step_table
 
 if TYPE_CHECKING:
@@ -43,12 +43,14 @@ class Calibration:
         kernel_factor: Time of kernels in service over their time in a loop.
         step_s: Time of a step beside its kernels [s].
         sequence_s: The same for each token that comes out [s].
+        prompt_s: The same for each chunk of a prompt [s].
     """
 
     device: str
     kernel_factor: float
     step_s: float
     sequence_s: float
+    prompt_s: float = 0.0
 
     def apply(self, bare: StepTable) -> StepTable:
         """Return calibrated times; energies stay as they are.
@@ -67,7 +69,9 @@ class Calibration:
             bare,
             linear_ps=scaled(bare.linear_ps) + np.round(steps * step_ps).astype(np.uint64),
             head_ps=scaled(bare.head_ps) + np.round(tokens * token_ps).astype(np.uint64),
-            prefill_attn_floor_ps=round(bare.prefill_attn_floor_ps * self.kernel_factor),
+            prefill_attn_floor_ps=round(
+                bare.prefill_attn_floor_ps * self.kernel_factor + self.prompt_s * PS_PER_S
+            ),
             prefill_attn_pair_fs=scaled(bare.prefill_attn_pair_fs),
             decode_attn_floor_ps=scaled(bare.decode_attn_floor_ps),
             decode_attn_ctx_ps=scaled(bare.decode_attn_ctx_ps),
@@ -138,8 +142,7 @@ def fit(runs: Sequence[ServingRun], *, hold_out: int = 4) -> Fit:
         TraceError: A device has fewer than three runs to fit.
         ScenarioError: `hold_out` is 1 or negative, or scipy is not installed.
     """
-    if hold_out < 0 or hold_out == 1:
-        raise ScenarioError(f"hold_out = {hold_out} is not allowed; 0, or 2 or more")
+    check_hold_out(hold_out)
     counted: dict[int, _Counted] = {}
     why_not: dict[int, str] = {}
     for at, run in enumerate(runs):
@@ -151,7 +154,7 @@ def fit(runs: Sequence[ServingRun], *, hold_out: int = 4) -> Fit:
     calibrations: dict[str, Calibration] = {}
     for device in dict.fromkeys(runs[at].device for at in counted):
         rows = [at for at in counted if runs[at].device == device]
-        apart = set(rows[hold_out - 1 :: hold_out]) if hold_out else set[int]()
+        apart = {rows[i] for i in held_out(len(rows), hold_out)}
         held |= apart
         fitted = [at for at in rows if at not in apart]
         calibrations[device] = _solve(device, [(runs[at], counted[at]) for at in fitted])
@@ -220,14 +223,9 @@ def _solve(device: str, fitted: Sequence[tuple[ServingRun, _Counted]]) -> Calibr
         raise TraceError(
             f"{device}: {len(fitted)} runs to fit; allowed: {_UNKNOWNS} or more, for as many numbers"
         )
-    try:
-        optimize = import_module("scipy.optimize")
-    except ImportError:
-        raise ScenarioError("calibrate needs scipy: pip install 'firstlight[sweep]'") from None
     parts = np.array([(one.kernels_s, one.steps, one.tokens) for _, one in fitted])
     measured_s = np.array([one.tokens / run.output_tok_per_s for run, one in fitted])
-    found, _ = optimize.nnls(parts / measured_s[:, None], np.ones(len(fitted)))
-    factor, step_s, sequence_s = (float(value) for value in found)
+    factor, step_s, sequence_s = (float(value) for value in relative(parts, measured_s))
     return Calibration(device=device, kernel_factor=factor, step_s=step_s, sequence_s=sequence_s)
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from firstlight.errors import TraceError, nearest
+from firstlight.calibrate.rows import Row, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pathlib import Path
 
 COLUMNS = {
     "model": "catalog id",
@@ -28,8 +25,6 @@ COLUMNS = {
 
 OPTIONAL = {"token_budget": 8192, "max_seqs": 2048, "block_tok": 32}
 """What it may have, and what is taken without."""
-
-MOST_ROWS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,72 +69,23 @@ def read_runs(path: str | Path) -> tuple[ServingRun, ...]:
         TraceError: The file cannot be read, lacks a column, or has a bad value; the message says
             where and what is allowed.
     """
-    path = Path(path)
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            names = tuple(reader.fieldnames or ())
-            _check_names(path, names)
-            runs = tuple(_run(path, at, row) for at, row in enumerate(reader, start=2))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise TraceError(f"{path}: {why or error}; allowed: a CSV file in UTF-8") from None
-    if not 1 <= len(runs) <= MOST_ROWS:
-        raise TraceError(f"{path}: {len(runs)} runs; allowed: 1 to {MOST_ROWS:,}")
-    return runs
+    optional = {name: f"a whole number; {default} without" for name, default in OPTIONAL.items()}
+    return tuple(_run(row) for row in read_rows(path, needed=COLUMNS, optional=optional))
 
 
-def _check_names(path: Path, names: tuple[str, ...]) -> None:
-    known = (*COLUMNS, *OPTIONAL)
-    missing = [name for name in COLUMNS if name not in names]
-    if missing:
-        raise TraceError(
-            f"{path}, row 1: no column {missing[0]!r} ({COLUMNS[missing[0]]}); needed: "
-            f"{', '.join(COLUMNS)}{nearest(missing[0], names)}"
-        )
-    for name in names:
-        if name not in known or names.count(name) > 1:
-            raise TraceError(
-                f"{path}, row 1: column {name!r} is not allowed; each once: {', '.join(known)}"
-            )
-
-
-def _run(path: Path, at: int, row: Mapping[str | None, str | None]) -> ServingRun:
-    def text(name: str) -> str:
-        value = row.get(name) or ""
-        if not value.strip():
-            raise TraceError(f"{path}, row {at}: {name} is empty; {COLUMNS.get(name, 'a number')}")
-        return value.strip()
-
-    def whole(name: str) -> int:
-        if name in OPTIONAL and not (row.get(name) or "").strip():
-            return OPTIONAL[name]
-        value = text(name)
-        if not (value.isascii() and value.isdigit() and 1 <= int(value) <= 10**9):
-            raise TraceError(f"{path}, row {at}: {name} = {value!r}; a whole number, 1 to 10^9")
-        return int(value)
-
-    if None in row:
-        raise TraceError(f"{path}, row {at}: more values than columns; {len(row) - 1} are allowed")
-    rate = text("output_tok_per_s")
-    try:
-        rate_tok_per_s = float(rate)
-    except ValueError:
-        rate_tok_per_s = math.nan
-    if not (math.isfinite(rate_tok_per_s) and rate_tok_per_s > 0):
-        raise TraceError(f"{path}, row {at}: output_tok_per_s = {rate!r}; a number above 0")
+def _run(row: Row) -> ServingRun:
     return ServingRun(
-        row=at,
-        output_tok_per_s=rate_tok_per_s,
-        model=text("model"),
-        device=text("device"),
-        weights=text("weights"),
-        kv=text("kv"),
-        tp=whole("tp"),
-        isl_tok=whole("isl_tok"),
-        osl_tok=whole("osl_tok"),
-        requests=whole("requests"),
-        token_budget=whole("token_budget"),
-        max_seqs=whole("max_seqs"),
-        block_tok=whole("block_tok"),
+        row=row.at,
+        output_tok_per_s=row.positive("output_tok_per_s"),
+        model=row.text("model"),
+        device=row.text("device"),
+        weights=row.text("weights"),
+        kv=row.text("kv"),
+        tp=row.whole("tp"),
+        isl_tok=row.whole("isl_tok"),
+        osl_tok=row.whole("osl_tok"),
+        requests=row.whole("requests"),
+        token_budget=row.whole("token_budget", default=OPTIONAL["token_budget"]),
+        max_seqs=row.whole("max_seqs", default=OPTIONAL["max_seqs"]),
+        block_tok=row.whole("block_tok", default=OPTIONAL["block_tok"]),
     )

@@ -1,10 +1,9 @@
-"""`firstlight calibrate`: a device and its serving stack, from measured runs."""
+"""`firstlight calibrate`: a device and its serving stack, from what was measured."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from typing import TYPE_CHECKING
 
 import click
@@ -12,96 +11,142 @@ import click
 from firstlight.cli.destination import Destination
 
 if TYPE_CHECKING:
-    from firstlight.calibrate import Fit, Judged
+    from collections.abc import Iterable, Mapping
+
+    from firstlight.calibrate import Calibration, Fit, ProfileFit, SteadyFit
 
 _HELP = """\
-Fit what a device and its serving stack take to measured runs, and judge runs that were kept apart.
+Fit what a device and its serving stack take to measurements, and judge rows that were kept apart.
 
-RUNS is a CSV file, a row a run in which all requests are queued at the start (an offline
-benchmark), with these columns:
+FILE is a CSV file; its columns say which of three kinds it is. All have
 
 \b
   model, device      catalog ids (firstlight catalog model)
   tp, weights, kv    group size and number formats: 2, fp8, fp8
+
+Serving runs, a row a run in which all requests are queued at the start (an offline benchmark):
+
+\b
   isl_tok, osl_tok   tokens of every prompt and answer
   requests           how many
   output_tok_per_s   what was measured
   token_budget, max_seqs, block_tok   if not 8192, 2048, 32
 
-Three numbers a device are fitted, for all models on it: a factor on the kernels' own times, a time a
-step and a time a token that comes out. Every fourth run of a device is kept out and judged.
+A profile, a row a step of the engine:
+
+\b
+  tokens, sequences  as many tokens as sequences: they decode; more: prompts alone
+  context_tok        mean tokens a sequence has in the cache before the step
+  seconds            what was measured
+
+Steady states, a row a batch size that was held:
+
+\b
+  task               rows of one task have prompts of one mean length, which is fitted
+  batch, osl_tok     mean sequences at once, mean answer
+  itl_s, output_tok_per_s, board_w   what was measured; board_w is of one device
+  ep                 devices that hold whole experts, if not 1: judged, never fitted
+
+Fitted for each device, for all models on it: a factor on the kernels' own times, a time a step and
+a time a token that comes out; from steady states also a time a prompt, and power. Every fourth row
+of a device is kept out and judged.
 
 \b
 Examples:
   firstlight calibrate runs.csv
-  firstlight calibrate runs.csv --hold-out 0 --json -o h100.json
+  firstlight calibrate profile.csv
+  firstlight calibrate steady.csv --hold-out 0 --json -o h100.json
+
+A profile of three steps and what comes of it:
+
+\b
+  model,device,tp,weights,kv,tokens,sequences,context_tok,seconds
+  llama-3.1-8b,h100-sxm,1,bf16,bf16,8,8,600,0.00732
+  llama-3.1-8b,h100-sxm,1,bf16,bf16,64,64,600,0.0115
+  llama-3.1-8b,h100-sxm,1,bf16,bf16,2048,1,0,0.0561
 
 Exit status: 0 done; 2 bad input.
 """
 
 
 @click.command("calibrate", help=_HELP)
-@click.argument("runs")
+@click.argument("file")
 @click.option(
     "--hold-out",
     type=int,
     default=4,
     show_default=True,
-    help="Keep each so-manieth run of a device out of the fit; 0: none.",
+    help="Keep each so-manieth row of a device out of the fit; 0: none.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, SI units.")
 @click.option("-o", "--output", metavar="FILE", help="Write there.")
-def command(*, runs: str, hold_out: int, as_json: bool, output: str | None) -> None:
+def command(*, file: str, hold_out: int, as_json: bool, output: str | None) -> None:
     """Read, fit, print."""
-    from firstlight.calibrate import fit, read_runs
+    from firstlight import calibrate
+    from firstlight.calibrate.rows import column_names
+    from firstlight.cli import calibrate_text
 
     with Destination(output) as destination:
-        found = fit(read_runs(runs), hold_out=hold_out)
-        destination.write(_document(found) if as_json else _text(found))
+        names = column_names(file)
+        if "seconds" in names:
+            steps = calibrate.fit_steps(calibrate.read_steps(file), hold_out=hold_out)
+            text = _steps_document(steps) if as_json else calibrate_text.steps_text(steps)
+        elif "itl_s" in names:
+            states = calibrate.fit_states(calibrate.read_states(file), hold_out=hold_out)
+            text = _states_document(states) if as_json else calibrate_text.states_text(states)
+        else:
+            runs = calibrate.fit(calibrate.read_runs(file), hold_out=hold_out)
+            text = _runs_document(runs) if as_json else calibrate_text.runs_text(runs)
+        destination.write(text)
 
 
-def _document(found: Fit) -> str:
-    def row(one: Judged) -> dict[str, object]:
-        is_covered = not one.why_not
-        return {
+def _runs_document(found: Fit) -> str:
+    rows = (
+        {
             **dataclasses.asdict(one.run),
             "held_out": one.is_held_out,
-            "predicted_tok_per_s": one.output_tok_per_s if is_covered else None,
-            "error_frac": one.error_frac if is_covered else None,
+            "predicted_tok_per_s": None if one.why_not else one.output_tok_per_s,
+            "error_frac": None if one.why_not else one.error_frac,
             "why_not": one.why_not,
         }
+        for one in found.judged
+    )
+    return _document({"runs": list(rows)}, found.calibrations.values())
 
-    return (
-        json.dumps(
-            {
-                "calibrations": [dataclasses.asdict(one) for one in found.calibrations.values()],
-                "runs": [row(one) for one in found.judged],
-            },
-            indent=1,
-            allow_nan=False,
-        )
-        + "\n"
+
+def _steps_document(found: ProfileFit) -> str:
+    rows = (
+        {
+            **dataclasses.asdict(one.step),
+            "held_out": one.is_held_out,
+            "predicted_s": None if one.why_not else one.seconds,
+            "error_frac": None if one.why_not else one.error_frac,
+            "why_not": one.why_not,
+        }
+        for one in found.judged
+    )
+    return _document({"steps": list(rows)}, found.calibrations.values())
+
+
+def _states_document(found: SteadyFit) -> str:
+    rows = (
+        {
+            **dataclasses.asdict(one.state),
+            "held_out": one.is_held_out,
+            "predicted_itl_s": None if one.why_not else one.itl_s,
+            "predicted_board_w": None if one.why_not else one.board_w,
+            "predicted_j_per_tok": None if one.why_not else one.j_per_tok,
+            "why_not": one.why_not,
+        }
+        for one in found.judged
+    )
+    powers = {device: dataclasses.asdict(power) for device, power in found.powers.items()}
+    return _document(
+        {"powers": powers, "prompts_tok": found.prompts_tok, "states": list(rows)},
+        found.calibrations.values(),
     )
 
 
-def _text(found: Fit) -> str:
-    lines = []
-    for device, numbers in found.calibrations.items():
-        kept, judged = (found.median_error_frac(device, is_held_out=held) for held in (False, True))
-        lines.append(
-            f"{device}: kernels × {numbers.kernel_factor:.3f}, {numbers.step_s * 1e6:,.0f} µs a step, "
-            f"{numbers.sequence_s * 1e6:,.1f} µs a token; median error {kept:.1%} of what was fitted, "
-            + ("nothing kept apart" if math.isnan(judged) else f"{judged:.1%} of what was not")
-        )
-    lines += ["", f"{'model':20}{'device':14}{'tp':>3}  {'weights':8}{'in':>7}{'out':>6}"]
-    lines[-1] += f"{'measured':>11}{'here':>9}{'error':>8}"
-    for one in found.judged:
-        run = one.run
-        start = f"{run.model:20}{run.device:14}{run.tp:>3}  {run.weights:8}{run.isl_tok:>7}"
-        start += f"{run.osl_tok:>6}{run.output_tok_per_s:>11,.0f}"
-        if one.why_not:
-            lines.append(f"{start}{'–':>9}  row {run.row} is not covered: {one.why_not}")
-            continue
-        apart = " kept apart" if one.is_held_out else ""
-        lines.append(f"{start}{one.output_tok_per_s:>9,.0f}{one.error_frac:>+8.1%}{apart}")
-    return "\n".join(lines) + "\n"
+def _document(body: Mapping[str, object], calibrations: Iterable[Calibration]) -> str:
+    numbers = [dataclasses.asdict(one) for one in calibrations]
+    return json.dumps({"calibrations": numbers, **body}, indent=1, allow_nan=False) + "\n"
