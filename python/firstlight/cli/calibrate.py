@@ -57,7 +57,7 @@ Examples:
   firstlight calibrate profile.csv
   firstlight calibrate steady.csv --hold-out 0 --json -o h100.json
 
-A profile of three steps and what comes of it:
+The least profile (with --hold-out 0):
 
 \b
   model,device,tp,weights,kv,tokens,sequences,context_tok,seconds
