@@ -135,6 +135,11 @@ def test_a_missing_column_names_what_is_needed(tmp_path):
         read_runs(tmp_path / "none.csv")
 
 
+def test_runs_of_which_none_is_covered_are_refused(runs):
+    with pytest.raises(TraceError, match="none of 1 rows is covered; row 2: unknown model"):
+        fit([replace(runs[0], model="llama-4-scout")])
+
+
 def test_too_few_runs_and_an_impossible_split_are_refused(runs):
     with pytest.raises(TraceError, match="3 or more"):
         fit(runs[:2], hold_out=0)

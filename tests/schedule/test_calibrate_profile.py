@@ -113,6 +113,28 @@ def test_too_few_steps_and_an_impossible_split_are_refused(steps):
         fit_steps(steps, hold_out=-1)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "row 1: no column says what was measured; allowed: output_tok_per_s"),
+        ("model,second\n", "did you mean 'second'?"),
+        (f"{NAMES}\nnope,h100-sxm,1,bf16,bf16,8,8,9,0.1\n", "row 2: unknown model 'nope'"),
+        (f"{NAMES}\n{ROW},8,8,600,0.01\n", "h100-sxm: 1 steps to fit; allowed: 3 or more"),
+    ],
+)
+def test_a_file_that_says_too_little_is_refused(tmp_path, text, said, monkeypatch, capsys):
+    path = tmp_path / "profile.csv"
+    path.write_text(text)
+    monkeypatch.setattr(sys, "argv", ["firstlight", "calibrate", str(path)])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert printed.err.count("\n") == 1
+    assert not printed.out
+
+
 def test_the_example_of_the_help_runs_and_the_command_prints_both_errors(found, tmp_path):
     text = CliRunner().invoke(firstlight, ["calibrate", "--help"]).output
     lines = [line.strip() for line in text.splitlines()]

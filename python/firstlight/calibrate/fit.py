@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from firstlight import models, roofline, schedule
-from firstlight.calibrate.solve import check_hold_out, held_out, relative
+from firstlight.calibrate.solve import check_covered, check_hold_out, held_out, relative
 from firstlight.errors import FirstlightError, ModelError, TraceError
 from firstlight.roofline.step import bare_step_table
 
@@ -139,7 +139,7 @@ def fit(runs: Sequence[ServingRun], *, hold_out: int = 4) -> Fit:
         hold_out: Each so-manieth covered run of a device is only judged; 0: all are fitted.
 
     Raises:
-        TraceError: A device has fewer than three runs to fit.
+        TraceError: No row is covered, or a device has fewer than three runs to fit.
         ScenarioError: `hold_out` is 1 or negative, or scipy is not installed.
     """
     check_hold_out(hold_out)
@@ -150,6 +150,7 @@ def fit(runs: Sequence[ServingRun], *, hold_out: int = 4) -> Fit:
             counted[at] = _count(run)
         except FirstlightError as error:
             why_not[at] = str(error)
+    check_covered(len(runs), {runs[at].row: why for at, why in why_not.items()})
     held: set[int] = set()
     calibrations: dict[str, Calibration] = {}
     for device in dict.fromkeys(runs[at].device for at in counted):

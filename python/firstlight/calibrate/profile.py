@@ -16,7 +16,7 @@ import numpy as np
 from firstlight import models
 from firstlight.calibrate.fit import PS_PER_S, Calibration
 from firstlight.calibrate.rows import Row, read_rows
-from firstlight.calibrate.solve import check_hold_out, held_out, relative
+from firstlight.calibrate.solve import check_covered, check_hold_out, held_out, relative
 from firstlight.errors import FirstlightError, ModelError, TraceError
 from firstlight.roofline.step import bare_step_table
 
@@ -207,7 +207,7 @@ def fit_steps(steps: Sequence[ProfileStep], *, hold_out: int = 4) -> ProfileFit:
         hold_out: Each so-manieth covered step of a device is only judged; 0: all are fitted.
 
     Raises:
-        TraceError: A device has fewer than three steps to fit.
+        TraceError: No row is covered, or a device has fewer than three steps to fit.
         ScenarioError: `hold_out` is 1 or negative, or scipy is not installed.
     """
     check_hold_out(hold_out)
@@ -218,6 +218,7 @@ def fit_steps(steps: Sequence[ProfileStep], *, hold_out: int = 4) -> ProfileFit:
             kernels[at] = kernels_s(step)
         except FirstlightError as error:
             why_not[at] = str(error)
+    check_covered(len(steps), {steps[at].row: why for at, why in why_not.items()})
     held: set[int] = set()
     calibrations: dict[str, Calibration] = {}
     for device in dict.fromkeys(steps[at].device for at in kernels):

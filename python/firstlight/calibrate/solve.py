@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from firstlight.errors import ScenarioError
+from firstlight.errors import ScenarioError, TraceError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     F64 = NDArray[np.float64]
@@ -66,3 +68,18 @@ def check_hold_out(hold_out: int) -> None:
     """
     if hold_out < 0 or hold_out == 1:
         raise ScenarioError(f"hold_out = {hold_out} is not allowed; 0, or 2 or more")
+
+
+def check_covered(count: int, why_not: Mapping[int, str]) -> None:
+    """Refuse measurements of which none is covered.
+
+    Args:
+        count: Rows there are.
+        why_not: Why a row is not covered, by its number in the file.
+
+    Raises:
+        TraceError: None is; the message says why the first is not.
+    """
+    if len(why_not) == count:
+        row, why = next(iter(why_not.items()), (0, "there are no rows"))
+        raise TraceError(f"nothing to fit: none of {count} rows is covered; row {row}: {why}")

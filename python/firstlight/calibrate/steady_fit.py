@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from firstlight.calibrate.fit import Calibration
-from firstlight.calibrate.solve import check_hold_out, held_out, relative
+from firstlight.calibrate.solve import check_covered, check_hold_out, held_out, relative
 from firstlight.calibrate.steady_step import SteadyStep, steady_step
 from firstlight.errors import FirstlightError, TraceError
 from firstlight.roofline.device import device as find_device
@@ -137,7 +137,7 @@ def fit_states(states: Sequence[SteadyState], *, hold_out: int = 4) -> SteadyFit
         hold_out: Each so-manieth covered state of a device is only judged; 0: all are fitted.
 
     Raises:
-        TraceError: A device has fewer than four states to fit.
+        TraceError: No row is covered, or a device has fewer than four states to fit.
         ScenarioError: `hold_out` is 1 or negative, or scipy is not installed.
     """
     check_hold_out(hold_out)
@@ -147,6 +147,7 @@ def fit_states(states: Sequence[SteadyState], *, hold_out: int = 4) -> SteadyFit
             _step(state, PROMPTS_TOK[0])
         except FirstlightError as error:
             why_not[state] = str(error)
+    check_covered(len(states), {state.row: why for state, why in why_not.items()})
     covered = [state for state in states if state not in why_not]
     by_device: dict[str, list[SteadyState]] = {}
     held: set[SteadyState] = set()
@@ -158,7 +159,7 @@ def fit_states(states: Sequence[SteadyState], *, hold_out: int = 4) -> SteadyFit
         if len(by_device[device]) < _UNKNOWNS:
             raise TraceError(
                 f"{device}: {len(by_device[device])} steady states to fit; allowed: {_UNKNOWNS} or "
-                "more, for as many numbers"
+                "more, for as many numbers (with ep above 1 they are only judged)"
             )
     held |= {state for state in covered if state.is_spread}
     fitted_tasks = dict.fromkeys(state.task for rows in by_device.values() for state in rows)

@@ -85,6 +85,7 @@ def command(*, file: str, hold_out: int, as_json: bool, output: str | None) -> N
     from firstlight import calibrate
     from firstlight.calibrate.rows import column_names
     from firstlight.cli import calibrate_text
+    from firstlight.errors import TraceError, nearest
 
     with Destination(output) as destination:
         names = column_names(file)
@@ -94,6 +95,13 @@ def command(*, file: str, hold_out: int, as_json: bool, output: str | None) -> N
         elif "itl_s" in names:
             states = calibrate.fit_states(calibrate.read_states(file), hold_out=hold_out)
             text = _states_document(states) if as_json else calibrate_text.states_text(states)
+        elif "output_tok_per_s" not in names:
+            kinds = ("output_tok_per_s", "seconds", "itl_s")
+            like = next((hint for kind in kinds if (hint := nearest(kind, names))), "")
+            raise TraceError(
+                f"{file}, row 1: no column says what was measured; allowed: output_tok_per_s "
+                f"(serving runs), seconds (a profile), itl_s (steady states){like}"
+            )
         else:
             runs = calibrate.fit(calibrate.read_runs(file), hold_out=hold_out)
             text = _runs_document(runs) if as_json else calibrate_text.runs_text(runs)
