@@ -45,13 +45,12 @@ def break_evens(
         crew: Who works.
     """
     colocated, split, light = names
-    rivals = [
-        _w_s(asked, found) for name in (colocated, split) if (found := mine[name].found) is not None
-    ]
+    rivals = [mine[name] for name in (colocated, split) if mine[name].goodput > 0.0]
     decode = mine[light].found or mine[split].found
     if not rivals or decode is None or "decode" not in decode.alone:
         return ()
-    trial = _Trial(asked, mine[light].plan, decode, w_s=min(rivals), sample=coarse, crew=crew)
+    w_s = _w_s(asked, rivals, mine[light])
+    trial = _Trial(asked, mine[light].plan, decode, w_s=w_s, sample=coarse, crew=crew)
 
     def solved(row: tuple[str, str, float, float, bool]) -> BreakEven:
         field, unit, low, high, rising = row
@@ -144,10 +143,24 @@ class _Trial:
         return replace(pool, server=server)
 
 
-def _w_s(asked: Question, found: Found) -> float:
-    """Return the watts of the budget that a design needs for a request a second, on the sample."""
-    watts = sum(group.count * asked.budget.charge_w(group.server) for group in found.cell.groups)
-    return watts / found.rate_request_per_s
+def _w_s(asked: Question, rivals: list[Solved], light: Solved) -> float:
+    """Return the watts at which light, on the sample, equals the better rival over the whole time.
+
+    What light carries over the whole time, over what it carries on the sample, is taken to stay as
+    it is today; where light carries nothing today, to be as the rival's.
+    """
+    best = min(rivals, key=lambda one: _watts(asked, one) / one.goodput)
+    like = light if light.found is not None and light.goodput > 0.0 else best
+    sampled = like.found.rate_request_per_s * like.found.cells if like.found else like.goodput
+    return _watts(asked, best) / best.goodput * (like.goodput / sampled)
+
+
+def _watts(asked: Question, one: Solved) -> float:
+    """Return what the servers of a design take of the budget [W]."""
+    if one.found is None:
+        return 0.0
+    groups = one.found.cell.groups
+    return one.found.cells * sum(g.count * asked.budget.charge_w(g.server) for g in groups)
 
 
 def _price(

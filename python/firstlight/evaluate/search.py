@@ -32,8 +32,9 @@ FIRST_GUESS_FRAC, FIRST_STEP_FRAC = 0.96, 0.06
 """Where a cell is tried first over what its pools alone carry, and how far from there next."""
 NEXT_STEP_FRAC = 0.03
 """The same step for a cell that carries more than the best so far."""
-LEAST_SHARE = 0.7
-"""A cell whose pools alone carry less of a load than this will not carry it."""
+LEAST_SHARE = 0.4
+"""A cell whose pools alone carry less of a load than this will not carry it; together they may carry
+more than alone, as bursts spread over several servers."""
 SIMULATED_CELLS = 4
 """Cells of a design that are simulated whole after the screening."""
 
