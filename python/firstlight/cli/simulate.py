@@ -11,7 +11,7 @@ import click
 from firstlight.cli.destination import Destination
 from firstlight.cli.question import SETTINGS_HELP, asked, load
 from firstlight.cli.simulate_fault import HELP as FAULT_HELP
-from firstlight.errors import OutputError, ScenarioError, nearest
+from firstlight.errors import InfeasibleError, OutputError, ScenarioError, nearest
 from firstlight.units import parse
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ it waited for (queue, prompt, answer); --timeline opens in chrome://tracing or P
 
 \b
 Examples:
-  firstlight simulate --design optical --table requests.csv
+  firstlight simulate --design optical+gpu --table requests.csv
   firstlight simulate rack.toml --rate 800 --timeline cell.json --json
-  firstlight simulate --design gpu --batching sglang
-  firstlight simulate --design optical --fault "t=600s server=0 down=300s"
+  firstlight simulate --design gpu-colocated --batching sglang
+  firstlight simulate --design optical+gpu --fault "t=600s server=0 down=300s"
 
 Exit status: 0 done; 1 no cell of the design can meet the service level; 2 bad input.
 """
@@ -101,7 +101,7 @@ def command(
     from firstlight.evaluate import question
 
     resolved = question.resolve(asked(scenario, settings=settings, seed=seed))
-    found, arrivals = _cell(resolved, design=design, rate=rate)
+    found, arrivals, load = _cell(resolved, design=design, rate=rate)
     fleet = replace(
         found.cell.fleet,
         pools=tuple(replace(pool, policy=BATCHING[batching]) for pool in found.cell.fleet.pools),
@@ -116,7 +116,7 @@ def command(
         schedule.write_table(outcome, path=table)
     if timeline is not None:
         schedule.write_timeline(outcome, fleet=fleet, path=timeline)
-    summary = _summary(found, outcome, slo=resolved.slo)
+    summary = _summary(found, outcome, slo=resolved.slo, load=load)
     if broken:
         whole = schedule.run(fleet, arrivals)
         summary["faults"] = len(faults)
@@ -149,8 +149,13 @@ def _capped(fleet: Fleet, *, cap: str | None, governor: str | None) -> Fleet:
     )
 
 
-def _cell(resolved: Question, *, design: str | None, rate: float | None) -> tuple[Found, Arrivals]:
+def _cell(
+    resolved: Question, *, design: str | None, rate: float | None
+) -> tuple[Found, Arrivals, float]:
+    """Return a design's cell, what comes to it, and the load of the fleet [request/s]."""
     from firstlight.evaluate import search
+    from firstlight.evaluate.compare import MORE_THAN_SAMPLE
+    from firstlight.evaluate.design import solve
 
     designs = {one.name: one for one in resolved.scenario.designs}
     name = next(iter(designs)) if design is None else design
@@ -161,9 +166,16 @@ def _cell(resolved: Question, *, design: str | None, rate: float | None) -> tupl
     plan = resolved.plan(designs[name])
     sample = resolved.sample([plan])
     found = search.best_cell(plan, traffic=sample, slo=resolved.slo, budget=resolved.budget)
-    cell_rate = found.rate_request_per_s if rate is None else rate / found.cells
-    full = resolved.whole(sample, most=max(cell_rate, found.rate_request_per_s))
-    return found, full.at(cell_rate)
+    if rate is not None:
+        full = resolved.whole(sample, most=max(rate / found.cells, found.rate_request_per_s))
+        return found, full.at(rate / found.cells), rate
+    # The load that compare finds: what the whole time carries, not what the sample does.
+    full = resolved.whole(sample, most=MORE_THAN_SAMPLE * found.rate_request_per_s)
+    solved = solve(plan, found, full=full, slo=resolved.slo, budget=resolved.budget)
+    if solved.measured is None:
+        raise InfeasibleError(f"{name}: {solved.reason}")
+    cell_rate = solved.measured.rate_request_per_s
+    return found, full.at(cell_rate), cell_rate * found.cells
 
 
 def _met(outcome: Outcome, *, slo: Slo) -> float:
@@ -178,7 +190,7 @@ def _met(outcome: Outcome, *, slo: Slo) -> float:
     return float(np.mean(met)) if len(met) else 1.0
 
 
-def _summary(found: Found, outcome: Outcome, *, slo: Slo) -> dict[str, Any]:
+def _summary(found: Found, outcome: Outcome, *, slo: Slo, load: float) -> dict[str, Any]:
     import numpy as np
 
     from firstlight import schedule
@@ -196,6 +208,7 @@ def _summary(found: Found, outcome: Outcome, *, slo: Slo) -> dict[str, Any]:
     ]
     return {
         "cells": found.cells,
+        "load_request_per_s": load,
         "requests": len(outcome.arrivals),
         "done": int((table["state"] == "done").sum()),
         "span_s": outcome.end_ps / 1e12,
@@ -208,6 +221,7 @@ def _summary(found: Found, outcome: Outcome, *, slo: Slo) -> dict[str, Any]:
 
 def _text(summary: dict[str, Any]) -> str:
     lines = [
+        f"load of the fleet: {summary['load_request_per_s']:,.4g} requests/s",
         f"one of {summary['cells']} cells: {summary['done']:,} of {summary['requests']:,} requests "
         f"served in {summary['span_s']:,.0f} s",
         "",

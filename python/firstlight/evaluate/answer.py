@@ -160,6 +160,7 @@ class Design(Record, frozen=True, kw_only=True):
     reason: str | None
     servers: dict[str, int]
     power_w: Power | None
+    offered_request_per_s: float
     request_per_s: float
     goodput_request_per_s: float
     input_tok_per_s: float

@@ -50,7 +50,7 @@ def compare(
     progress: Callable[[int, int, str], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Comparison:
-    """Return what each design of a scenario delivers at its best operating point.
+    """Return what each design of a scenario delivers at the highest load that meets the service level.
 
     Args:
         scenario: The question.

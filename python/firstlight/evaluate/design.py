@@ -152,6 +152,7 @@ def record(solved: Solved, *, budget: Budget) -> Design:
             peak=cells * site.provisioned_w(cell.peak_w) / site.margin_ratio,
             boundary="facility",
         ),
+        offered_request_per_s=measured.rate_request_per_s * cells,
         request_per_s=done * per_s,
         goodput_request_per_s=solved.goodput,
         input_tok_per_s=measured.input_tok * per_s,
@@ -265,6 +266,7 @@ def _empty(solved: Solved) -> Design:
         reason=solved.reason
         or "no request was completed in one cell: too few arrive there to judge, or all are too long",
         servers={},
+        offered_request_per_s=0.0,
         request_per_s=0.0,
         goodput_request_per_s=0.0,
         input_tok_per_s=0.0,

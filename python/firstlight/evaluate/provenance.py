@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 UNITS = {
     "goodput_request_per_s": "request/s",
+    "offered_request_per_s": "request/s",
     "request_per_s": "request/s",
     "input_tok_per_s": "tok/s",
     "output_tok_per_s": "tok/s",

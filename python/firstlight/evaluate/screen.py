@@ -14,6 +14,7 @@ import numpy as np
 from firstlight.errors import InfeasibleError
 from firstlight.evaluate import capacity
 from firstlight.evaluate.cell import Cell, Group, Role, Serving, fitting_tp, group
+from firstlight.units import format_si
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -201,12 +202,13 @@ def _why_not(pool: PoolPlan, serving: Serving, *, traffic: Traffic, slo: Slo) ->
         if pool.server.engine is not None and 2.0 * seconds > slo.ttft_s:
             return (
                 f"TTFT {slo.ttft_s:g} s cannot be met by {pool.server.id}: one pass over the "
-                f"weights takes {seconds:.3g} s (reload {pool.server.engine.t_reload_s:.3g} s a tile)"
+                f"weights takes {format_si(seconds, 's')} (reload "
+                f"{format_si(pool.server.engine.t_reload_s, 's')} a tile)"
             )
         if seconds > slo.ttft_s:
             return (
                 f"TTFT {slo.ttft_s:g} s cannot be met by {pool.server.id}: a prompt of "
-                f"{mean:.0f} uncached tokens takes {seconds:.3g} s"
+                f"{mean:.0f} uncached tokens takes {format_si(seconds, 's')}"
             )
     fleet, only, level = _by_itself(made, serving=serving, traffic=traffic, slo=slo)
     rate = min(traffic.most_request_per_s, 50.0 / traffic.span_s)

@@ -156,9 +156,10 @@ def best_cell(
         cancelled: Asked a few times a second.
 
     Raises:
-        InfeasibleError: Nothing meets the service level; the message names the limit.
+        InfeasibleError: No cell fits the budget, or none meets the service level; the message names
+            the limit.
         ModelError: The model does not fit.
-        ScenarioError: The budget is smaller than one server or one cell.
+        ScenarioError: The budget is smaller than one server.
     """
     budget.check(plan)
     if screened is None:
@@ -171,7 +172,7 @@ def best_cell(
         key=lambda candidate: -candidate[0] * (1.0 - SMALLER_FRAC * sum(candidate[1])),
     )
     if not candidates:
-        raise ScenarioError(
+        raise InfeasibleError(
             f"{plan.name}: no cell of {' + '.join(pool.server.id for pool in plan.pools)} fits "
             f"power_w = {budget.power_w:g}"
         )

@@ -75,6 +75,7 @@ def results(comparison: Comparison, letters: Letters) -> Grid:
         ),
         row("requests/s in limits", lambda design: number(design.goodput_request_per_s),
             path="goodput_request_per_s"),
+        row("requests/s offered", lambda design: number(design.offered_request_per_s)),
         row("requests/s completed", lambda design: number(design.request_per_s)),
         row(" share in limits", lambda design: _percent(design.attainment_frac)),
         row("input", lambda design: units.format_si(design.input_tok_per_s, "tok/s")),

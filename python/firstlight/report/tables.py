@@ -75,7 +75,9 @@ def _page(comparison: Comparison, *, at_given_load: bool) -> Iterator[Block]:
     yield Paragraph(comparison.answer)
     yield Paragraph(_asked(comparison, letters))
     feasible = any(design.power_w is not None for design in comparison.designs)
-    where = "at the load given" if at_given_load else "at its best operating point"
+    where = (
+        "at the load given" if at_given_load else "at the highest load that meets the service level"
+    )
     yield Heading(f"What each design delivers {where}")
     if feasible:
         yield delivered.results(comparison, letters)
