@@ -110,9 +110,13 @@ impl Replica {
             prompts.attn_pj += u128::from(pj);
             prompts.emitted += u64::from(emits && kv + q == requests.num_tok(r));
         }
-        let of = self.drafting(requests);
+        let mut of = self.drafting(requests);
         let (n, rows, context) = self.verified();
-        let longest = self.longest_verified(requests);
+        let mut longest = 0;
+        if table.mixed.is_some() {
+            // Only a measured table asks for the longest context, which takes a walk.
+            (of.longest, longest) = self.longest_contexts(requests);
+        }
         let chunks = self.chunks.iter().map(|&(r, q)| (q, self.computed(r, requests)));
         prompts.attn = table.attention(chunks, prefill, n, context, || longest);
         let (tokens, emitted) = (prompts.tok + rows, prompts.emitted + rows);
@@ -199,31 +203,31 @@ impl Replica {
         (n, n + drafted, self.decoding.context + drafted)
     }
 
+    /// Those that decode, without those that have no drafts yet.
     fn drafting(&self, requests: &Requests) -> Drafting {
-        let mut of = Drafting { n: 0, context: 0, longest: 0 };
-        let mut r = self.running.first;
-        while r != NONE {
-            if self.drafts_of(r, requests) > 0 {
-                let context = self.computed(r, requests) + 1;
-                of.n += 1;
-                of.context += context;
-                of.longest = of.longest.max(context);
-            }
-            r = requests[r].next;
+        let new = self.joined.iter().map(|&r| self.computed(r, requests) + 1);
+        Drafting {
+            n: self.decoding.n - self.joined.len() as u64,
+            context: self.decoding.context - new.sum::<u64>(),
+            longest: 0,
         }
-        of
     }
 
-    fn longest_verified(&self, requests: &Requests) -> u64 {
-        let mut longest = 0;
+    /// The longest context from which tokens are drafted, and the longest that is verified.
+    fn longest_contexts(&self, requests: &Requests) -> (u64, u64) {
+        let (mut drafted, mut verified) = (0, 0);
         let mut r = self.running.first;
         while r != NONE {
             if requests[r].state == State::Decoding {
-                let context = self.computed(r, requests) + 1 + self.drafts_of(r, requests);
-                longest = longest.max(context);
+                let (context, drafts) =
+                    (self.computed(r, requests) + 1, self.drafts_of(r, requests));
+                verified = verified.max(context + drafts);
+                if drafts > 0 {
+                    drafted = drafted.max(context);
+                }
             }
             r = requests[r].next;
         }
-        longest
+        (drafted, verified)
     }
 }
