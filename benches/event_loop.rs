@@ -179,6 +179,7 @@ fn fleet(token_budget: u64, replicas: u32) -> FleetSpec {
             fill_tok: 0,
             cache: None,
             cap: None,
+            speculation: None,
         }],
         block_tok: 16,
         link: LinkSpec { tok_ps: 0, latency_ps: 0, layers: 1 },

@@ -47,7 +47,7 @@ pub fn counter(position: usize) -> u32 {
 }
 
 /// The finaliser of `SplitMix64` (Steele, Lea and Flood, OOPSLA 2014).
-fn mixed(word: u64) -> u64 {
+pub(crate) fn mixed(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     word ^ (word >> 31)

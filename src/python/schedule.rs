@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::schedule::{
     CacheSpec, Counters, Disaggregation, Engine, Fault, FirstToken, FleetSpec, Gaps, GovernorSpec,
     LinkSpec, MixedAttention, Policy, PoolSpec, Requests, Role, Routing, Segment, SglangSpec,
-    StepTable, Stop, TierSpec, Trouble, Watch,
+    SpeculationSpec, StepTable, Stop, TierSpec, Trouble, Watch,
 };
 
 /// Step costs of one replica, checked and kept in Rust.
@@ -94,6 +94,16 @@ struct PyPool {
     fill_tok: u64,
     cache: Option<PyCache>,
     cap: Option<Py<PyStepTable>>,
+    speculation: Option<PySpeculation>,
+}
+
+/// Speculative decoding, from a dictionary; shares in 2⁻³² and 2⁻²⁰.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct PySpeculation {
+    accepted: Vec<u64>,
+    draft_share: u64,
+    seed: u64,
 }
 
 /// `SGLang`'s settings, from a dictionary; shares in 2⁻²⁰.
@@ -514,6 +524,11 @@ fn read_pool(pool: &PyPool) -> Result<PoolSpec, Error> {
         fill_tok: pool.fill_tok,
         cache,
         cap: pool.cap.as_ref().map(|cap| Arc::clone(&cap.get().0)),
+        speculation: pool.speculation.as_ref().map(|rule| SpeculationSpec {
+            accepted: rule.accepted.clone(),
+            draft_share: rule.draft_share,
+            seed: rule.seed,
+        }),
     })
 }
 
@@ -532,6 +547,9 @@ fn read_counters(counters: &Counters) -> BTreeMap<&'static str, u128> {
         ("recomputed_tok", u128::from(c.recomputed_tok)),
         ("decode_tok", u128::from(c.decode_tok)),
         ("emitted_tok", u128::from(c.emitted_tok)),
+        ("drafted_tok", u128::from(c.drafted_tok)),
+        ("accepted_tok", u128::from(c.accepted_tok)),
+        ("draft_ps", c.draft_ps),
         ("preemptions", u128::from(c.preemptions)),
         ("rerouted", u128::from(c.rerouted)),
         ("lost_tok", u128::from(c.lost_tok)),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::governor::GovernorSpec;
+use super::speculation::SpeculationSpec;
 use super::steps::StepTable;
 use crate::error::Error;
 
@@ -97,6 +98,8 @@ pub struct PoolSpec {
     pub cache: Option<CacheSpec>,
     /// What a step takes at least for its energy to stay below a power cap.
     pub cap: Option<Arc<StepTable>>,
+    /// Speculative decoding, if any.
+    pub speculation: Option<SpeculationSpec>,
 }
 
 /// One tier of KV memory below HBM, of one replica.
@@ -236,9 +239,9 @@ impl FleetSpec {
         }
         if self.imitate_dynosim
             && (self.first_token != FirstToken::Decode
-                || self.pools.iter().any(|pool| pool.cache.is_some()))
+                || self.pools.iter().any(|pool| pool.cache.is_some() || pool.speculation.is_some()))
         {
-            let allowed = "false, or first_token = decode and no prefix cache";
+            let allowed = "false, or first_token = decode without prefix cache and speculation";
             return Err(Error::range("imitate_dynosim", true, allowed));
         }
         if self.link.layers == 0 || self.link.layers > 4096 {
@@ -320,7 +323,7 @@ impl PoolSpec {
         if shape(cap) != shape(&self.table) {
             return Err(Error::shape(name, shape(cap), shape(&self.table)));
         }
-        Ok(())
+        if self.speculation.is_some() { cap.check_rows(self.verified_rows()) } else { Ok(()) }
     }
 
     fn check(&self, at: usize) -> Result<(), Error> {
@@ -359,6 +362,9 @@ impl PoolSpec {
                 let allowed = "shares in 2^-20 that fall, at most 2^20";
                 return Err(Error::range(name("sglang"), given, allowed));
             }
+        }
+        if let Some(rule) = &self.speculation {
+            self.check_speculation(rule, at)?;
         }
         if self.window_ps > 0 && self.role == Role::Decode {
             let allowed = "0 on a decode pool: nobody waits to fill a decode step";

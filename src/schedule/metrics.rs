@@ -23,6 +23,12 @@ pub struct Counters {
     pub decode_tok: u64,
     /// Tokens that came out.
     pub emitted_tok: u64,
+    /// Tokens drafted and verified.
+    pub drafted_tok: u64,
+    /// Of these, tokens that came out.
+    pub accepted_tok: u64,
+    /// Time spent drafting, a part of the time booked to decode [ps].
+    pub draft_ps: u128,
     /// Requests thrown out of the running list.
     pub preemptions: u64,
     /// Requests that were routed anew because a replica was lost.

@@ -12,6 +12,7 @@
 //! | [`router`] | which replica takes a request |
 //! | [`session`] | which request waits for which |
 //! | [`cache`] | whose prefix is where |
+//! | [`speculation`] | how many tokens are drafted, and hold |
 //! | [`steps`] | what a step costs |
 //! | [`mixed`] | what measured attention costs in a mixed step |
 //! | [`fleet`] | what can be simulated |
@@ -40,6 +41,7 @@ mod replica;
 mod request;
 mod router;
 mod session;
+mod speculation;
 mod steps;
 mod timeline;
 
@@ -54,5 +56,6 @@ pub use governor::GovernorSpec;
 pub use metrics::{Counters, Gaps};
 pub use mixed::MixedAttention;
 pub use request::{Live, Requests, State};
+pub use speculation::SpeculationSpec;
 pub use steps::StepTable;
 pub use timeline::Segment;

@@ -229,6 +229,30 @@ impl StepTable {
     pub(crate) fn step_ps(&self, m: u64, emitted: u64, attn: AttnPs) -> Ps {
         self.linear_ps[index(m)] + self.head_ps[index(emitted)] + attn.both
     }
+
+    /// As [`StepTable::step_ps`], where `rows` through the output head may be beyond its table.
+    pub(crate) fn verify_ps(&self, m: u64, rows: u64, attn: AttnPs) -> Ps {
+        self.linear_ps[index(m)] + beyond(&self.head_ps, rows) + attn.both
+    }
+
+    /// Energy of the output head beside that [pJ].
+    pub(crate) fn verify_head_pj(&self, rows: u64) -> u64 {
+        beyond(&self.head_pj, rows)
+    }
+
+    /// Checks that the output head can be told for `rows` tokens, which may be beyond its table.
+    pub(crate) fn check_rows(&self, rows: u64) -> Result<(), Error> {
+        for (name, table, most) in
+            [("head_ps", &self.head_ps, LONGEST_PS), ("head_pj", &self.head_pj, MOST_PJ)]
+        {
+            let rise = last_rise(table);
+            if u128::from(rise) * u128::from(rows) > u128::from(most) {
+                let allowed = format!("at most {most} when it goes on to {rows} tokens");
+                return Err(Error::range(format!("the last rise of {name}"), rise, allowed));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// [`StepTable::attention`] by a measured table; apart, so that the usual case stays small.
@@ -255,6 +279,23 @@ fn measured(
     let others = alone - mixed.ps(first.0, first.1, 0, 0);
     let both = mixed.ps(first.0, first.1, n, mean) + others;
     AttnPs { prefill: alone, decode, both }
+}
+
+/// The entry `at` of a table; where there is none, its last rise goes on.
+///
+/// Only verification asks the output head for more rows than there are sequences.
+fn beyond(table: &[u64], at: u64) -> u64 {
+    table.get(index(at)).copied().unwrap_or_else(|| {
+        let end = table.len() - 1;
+        table[end] + (at - end as u64) * last_rise(table)
+    })
+}
+
+fn last_rise(table: &[u64]) -> u64 {
+    match table {
+        [.., before, last] => last.saturating_sub(*before),
+        _ => 0,
+    }
 }
 
 /// Query-key pairs of a causal chunk: `q` new tokens behind `kv` resident ones.

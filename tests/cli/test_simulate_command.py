@@ -114,3 +114,47 @@ def test_power_over_time_integrates_to_the_energy_of_the_counters():
     joules = outcome.total[0]["prefill_linear_pj"] + outcome.total[0]["decode_linear_pj"]
     assert power["power_w"].sum() * bin_s == pytest.approx(joules * 1e-12)
     assert power["busy_replicas"].max() <= 1 + 1e-9
+
+
+def test_drafts_shorten_a_token_and_are_told(short_trace):
+    words = ["--design", "gpu-colocated", "--set", "max_seqs_count=100"]
+    plain, drafted = (
+        json.loads(invoke(short_trace, *words, "--json", *more).output)
+        for more in ([], ["--speculate", "k=4 accept=0.8/0.6/0.4/0.3 draft=0.02"])
+    )
+    assert drafted["done"] == drafted["requests"] == plain["requests"]
+    assert drafted["tpot_s_p50"] < 0.6 * plain["tpot_s_p50"]
+    pool = drafted["pools"][0]
+    assert pool["accepted_tok"] / pool["drafted_tok"] == pytest.approx(2.1 / 4, abs=0.03)
+    text = invoke(short_trace, *words, "--speculate", "k=4 accept=0.7").output
+    assert "of decode time went into them" in text
+    assert "drafts:" not in invoke(short_trace, *words).output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("k=4", "k=… and accept=…"),
+        ("accept=0.7", "k=… and accept=…"),
+        ("k=4 acept=0.7", "did you mean 'accept'"),
+        ("k=4 k=5 accept=0.7", "each once"),
+        ("k=0 accept=0.7", "k=0 is not allowed; 1 to 32"),
+        ("k=four accept=0.7", "k=four is not allowed"),
+        ("k=4 accept=70%", "accept=70% is not allowed; 0 to 1"),
+        ("k=4 accept=0.7/0.5", "2 shares are not allowed; one, or 4"),
+        ("accept=0.5/0.7", "do not rise"),
+        ("k=4 accept=0.7 draft=2", "draft=2 is not allowed; 0 to 1"),
+        ("k=32 accept=0.7", "k=4 at most"),
+    ],
+)
+def test_malformed_drafts_are_refused_in_one_line(short_trace, words, said):
+    settings = ["--design", "gpu-colocated", "--set", "max_seqs_count=100"]
+    result = invoke(short_trace, *settings, "--speculate", words)
+    assert result.exit_code != 0
+    assert said in str(result.exception)
+    assert "\n" not in str(result.exception)
+
+
+def test_drafts_are_for_vllm(short_trace):
+    words = ["--design", "gpu-colocated", "--batching", "sglang", "--speculate", "k=1 accept=0.7"]
+    assert "vllm-v1" in str(invoke(short_trace, *words).exception)

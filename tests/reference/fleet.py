@@ -36,6 +36,15 @@ class Rule:
 
 
 @dataclass
+class Speculation:
+    """Speculative decoding; shares in 2^-32 and 2^-20."""
+
+    accepted: list
+    draft_share: int
+    seed: int
+
+
+@dataclass
 class Pool:
     role: str
     replicas: int
@@ -51,6 +60,10 @@ class Pool:
     chunk_tok: int = 0  # most tokens of one prompt in a step; 0: no such bound
     cap: Table | None = None  # what a step takes at least
     cache: tuple | None = None  # ([tier, tier], reused only)
+    speculation: Speculation | None = None
+
+    def drafts(self):
+        return len(self.speculation.accepted) if self.speculation else 0
 
 
 @dataclass
@@ -105,6 +118,7 @@ class Request:
     emitted_ps: int = 0
     preemptions: int = 0
     decoding: bool = False  # its cache is complete: one token a step
+    drafted: int = 0  # tokens that the step under way verifies beside that one
     prefill: Replica | None = None
     decode: Replica | None = None
 
@@ -169,6 +183,9 @@ COUNTERS = [
     "recomputed_tok",
     "decode_tok",
     "emitted_tok",
+    "drafted_tok",
+    "accepted_tok",
+    "draft_ps",
     "preemptions",
     "rerouted",
     "lost_tok",

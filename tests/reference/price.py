@@ -59,10 +59,17 @@ class Price:
         beside = ask(*longest, n, mean)
         return alone, ask(0, 0, n, mean), beside + alone - ask(*longest, 0, 0)
 
+    def beyond(self, table, at):
+        """The entry `at`; beyond the end of the table its last rise goes on."""
+        if at < len(table):
+            return table[at]
+        return table[-1] + (at - len(table) + 1) * max(0, table[-1] - table[-2])
+
     def price(self, replica):
         table = replica.slow or replica.pool.table
         chunks = [(q, r.computed) for r, q in replica.plan if not r.decoding]
-        contexts = [r.computed + 1 for r, _ in replica.plan if r.decoding]
+        contexts = [r.computed + 1 + r.drafted for r, _ in replica.plan if r.decoding]
+        rows = len(contexts) + sum(r.drafted for r, _ in replica.plan if r.decoding)
         n, prefill_tok = len(contexts), sum(q for q, _ in chunks)
         emitted_prefill = sum(
             r.computed + q == r.tokens and self.emits_at_prompt_end(replica)
@@ -76,37 +83,41 @@ class Price:
         attn_d_pj = 0
         if n:
             attn_d_pj = table.decode_attn_floor_pj[n] + table.decode_attn_ctx_pj[n] * sum(contexts)
-        m, emitted = prefill_tok + n, emitted_prefill + n
-        ps = table.linear_ps[m] + table.head_ps[emitted] + attn
+        m, emitted = prefill_tok + rows, emitted_prefill + rows
+        draft_ps, *draft_pj = self.price_of_drafts(replica, table)
+        ps = table.linear_ps[m] + self.beyond(table.head_ps, emitted) + attn + draft_ps
         capped = 0
         cap = replica.pool.cap
         if self.settings.governor is not None:
             cap = self.settings.governor[1][self.level][self.pools.index(replica.pool)]
         if cap is not None:
             least = self.attention(cap, chunks, contexts)[2]
-            least += cap.linear_ps[m] + cap.head_ps[emitted]
+            least += cap.linear_ps[m] + self.beyond(cap.head_ps, emitted)
+            least += self.price_of_drafts(replica, cap)[0]
             capped = max(0, least - ps)
         ps += capped
         alone_p = table.linear_ps[prefill_tok] + (attn_p if chunks else 0)
-        alone_d = table.linear_ps[n] + (attn_d if n else 0)
+        alone_d = table.linear_ps[rows] + (attn_d if n else 0)
 
         def share(whole):
             return whole * alone_p // (alone_p + alone_d)
 
-        head = table.head_pj[emitted]
+        head = self.beyond(table.head_pj, emitted)
         head_p = head * emitted_prefill // emitted if emitted else 0
         booked = {
             "steps": 1,
-            "prefill_ps": share(ps),
-            "decode_ps": ps - share(ps),
+            "prefill_ps": share(ps - draft_ps),
+            "decode_ps": ps - share(ps - draft_ps),
+            "draft_ps": draft_ps,
+            "drafted_tok": rows - n,
             "capped_ps": capped,
             "prefill_tok": prefill_tok,
             "decode_tok": n,
             "prefill_linear_pj": share(table.linear_pj[m]),
-            "decode_linear_pj": table.linear_pj[m] - share(table.linear_pj[m]),
+            "decode_linear_pj": table.linear_pj[m] - share(table.linear_pj[m]) + draft_pj[0],
             "prefill_head_pj": head_p,
-            "decode_head_pj": head - head_p,
+            "decode_head_pj": head - head_p + draft_pj[1],
             "prefill_attn_pj": attn_p_pj,
-            "decode_attn_pj": attn_d_pj,
+            "decode_attn_pj": attn_d_pj + draft_pj[2],
         }
         return ps, booked

@@ -30,11 +30,12 @@ from reference.price import Price
 from reference.recovery import Recovery
 from reference.router import Router
 from reference.sglang import SGLang
+from reference.speculation import Speculation
 
 GAP_SUB_BITS = 7
 
 
-class Simulation(Memory, Router, Recovery, SGLang, Price):
+class Simulation(Memory, Router, Recovery, SGLang, Speculation, Price):
     def __init__(self, pools, settings):
         self.pools = pools
         self.settings = settings
@@ -55,6 +56,7 @@ class Simulation(Memory, Router, Recovery, SGLang, Price):
         self.requests = []
         self.bounded = 0  # how often a prompt could have had more of a step
         self.chunked = self.deferred = self.retracted = self.deduped = 0  # what SGLang's rule did
+        self.cut_short = 0  # how often drafts held beyond the end of an answer
         self.stalls = 0  # how often a request that decodes found the budget used up
 
     # --- small words -----------------------------------------------------------------------------
@@ -160,6 +162,8 @@ class Simulation(Memory, Router, Recovery, SGLang, Price):
                 return
             tokens = request.isl if pool.role == "prefill" else request.isl + request.osl
             spare = self.block if pool.policy == "sglang" else 0
+            if pool.role != "prefill":
+                spare += pool.drafts()
             if self.blocks(tokens + spare) > pool.kv_blocks:
                 self.reject(request)
                 return
@@ -220,7 +224,8 @@ class Simulation(Memory, Router, Recovery, SGLang, Price):
         for request in list(replica.running):
             if request not in replica.running:
                 continue  # preempted by an earlier one
-            want = min(request.tokens - request.computed, budget)
+            self.draft(replica, request)
+            want = min(request.tokens + request.drafted - request.computed, budget)
             self.stalls += want == 0 and request.decoding
             if pool.chunk_tok and not request.decoding:
                 self.bounded += want > pool.chunk_tok
@@ -258,6 +263,7 @@ class Simulation(Memory, Router, Recovery, SGLang, Price):
             replica.running.append(request)
             request.state = "running"
             request.decoding = True
+            request.drafted = 0
             replica.plan.append((request, 1))
             budget -= 1
         while budget > 0 and replica.loaded:
@@ -405,8 +411,10 @@ class Simulation(Memory, Router, Recovery, SGLang, Price):
         decoding = [(r, q) for r, q in plan if r.decoding]
         prompts = [(r, q) for r, q in plan if not r.decoding]
         for request, _ in decoding:
-            request.computed += 1
-            self.emit(replica, request, now)
+            held = self.verify(replica, request)
+            for _ in range(1 + held):
+                request.computed += 1
+                self.emit(replica, request, now)
         # Those that complete in one step give back their blocks in order of arrival.
         for request, _ in sorted(decoding, key=lambda entry: entry[0].number):
             if request.generated == request.osl:

@@ -10,6 +10,9 @@ import click
 
 from firstlight.cli.destination import Destination
 from firstlight.cli.question import SETTINGS_HELP, asked, load
+from firstlight.cli.simulate_drafts import HELP as SPECULATE_HELP
+from firstlight.cli.simulate_drafts import line as drafts_line
+from firstlight.cli.simulate_drafts import speculating
 from firstlight.cli.simulate_fault import HELP as FAULT_HELP
 from firstlight.errors import InfeasibleError, OutputError, ScenarioError, nearest
 from firstlight.units import parse
@@ -32,6 +35,7 @@ Examples:
   firstlight simulate rack.toml --rate 800 --timeline cell.json --json
   firstlight simulate --design gpu-colocated --batching sglang
   firstlight simulate --design optical+gpu --fault "t=600s server=0 down=300s"
+  firstlight simulate --design gpu-colocated --speculate "k=4 accept=0.7 draft=0.02"
 
 Exit status: 0 done; 1 no cell of the design can meet the service level; 2 bad input.
 """
@@ -75,6 +79,7 @@ BATCHING: dict[str, Literal["vllm", "sglang", "orca", "static"]] = {
     metavar="TIME",
     help="Move the watts of --cap between prefill and decode, looking this often: 100ms.",
 )
+@click.option("--speculate", metavar="WORDS", help=SPECULATE_HELP)
 @click.option("--fault", "faults", multiple=True, metavar="WORDS", help=FAULT_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, SI units.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of everything random.")
@@ -90,6 +95,7 @@ def command(
     routing: Literal["least-load", "round-robin", "prefix-aware", "least-ttft"],
     cap: str | None,
     governor: str | None,
+    speculate: str | None,
     faults: tuple[str, ...],
     as_json: bool,
     seed: int | None,
@@ -108,6 +114,8 @@ def command(
         routing=schedule.Routing(policy=routing),
     )
     fleet = _capped(fleet, cap=cap, governor=governor)
+    if speculate is not None:
+        fleet = speculating(fleet, speculate, seed=resolved.scenario.seed)
     broken = simulate_fault.faults(faults, cell=found.cell, fleet=fleet)
     outcome = schedule.run(fleet, arrivals, record=timeline is not None, faults=broken)
     if table is not None and table == timeline:
@@ -236,7 +244,7 @@ def _text(summary: dict[str, Any]) -> str:
         cells = (summary.get(f"{name}_p{round(100 * quantile)}") for quantile in QUANTILES)
         lines.append(
             f"{label:14}"
-            + "".join(f"{'–' if cell is None else f'{cell:.4g} s':>10}" for cell in cells)
+            + "".join(f"{'–' if cell is None else _seconds(cell):>10}" for cell in cells)
         )
     lines.append(f"{'within limits':14}{summary['met_frac']:>10.2%}")
     if "faults" in summary:
@@ -244,6 +252,8 @@ def _text(summary: dict[str, Any]) -> str:
         lost = sum(pool["lost_tok"] for pool in summary["pools"])
         lines[-1] += f" ({summary['met_frac_without_faults']:.2%} without the faults)"
         lines.append(f"faults: {moved:,} requests routed anew, KV of {lost:,} tokens lost")
+    if any(pool["drafted_tok"] for pool in summary["pools"]):
+        lines.append(drafts_line(summary["pools"]))
     lines.append("")
     for pool in summary["pools"]:
         busy_s = (pool["prefill_ps"] + pool["decode_ps"]) / 1e12
@@ -253,3 +263,8 @@ def _text(summary: dict[str, Any]) -> str:
             f"{pool['steps']:,} steps, {pool['preemptions']:,} preemptions"
         )
     return "\n".join(lines) + "\n"
+
+
+def _seconds(time_s: float) -> str:
+    """Return a time in at most nine characters, so that columns stay apart."""
+    return f"{time_s:.4g} s" if time_s >= 0.01 else f"{time_s:.3g} s"

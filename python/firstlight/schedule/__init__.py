@@ -18,6 +18,7 @@ from firstlight.schedule.compiled import (
     gap_edges_ps,
     sglang_shares,
     shared_caps_w,
+    speculation_shares,
 )
 from firstlight.schedule.fault import Fault, slower_table
 from firstlight.schedule.fleet import (
@@ -28,6 +29,7 @@ from firstlight.schedule.fleet import (
     Pool,
     Routing,
     SGLang,
+    Speculation,
     Tier,
 )
 from firstlight.schedule.outcome import NEVER, STATES, Limits, Outcome
@@ -49,6 +51,7 @@ __all__ = [
     "Pool",
     "Routing",
     "SGLang",
+    "Speculation",
     "Tier",
     "below_power",
     "engine",
@@ -60,6 +63,7 @@ __all__ = [
     "sglang_shares",
     "shared_caps_w",
     "slower_table",
+    "speculation_shares",
     "write_table",
     "write_timeline",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from firstlight import _core
-    from firstlight.schedule.fleet import Cache, Fleet, Governor, Pool, SGLang
+    from firstlight.schedule.fleet import Cache, Fleet, Governor, Pool, SGLang, Speculation
     from firstlight.steps import StepTable
 
 
@@ -90,6 +91,7 @@ def _pool(pool: Pool, table: _core.StepTable) -> dict[str, Any]:
         "fill_tok": pool.fill_tok,
         "cache": None if pool.cache is None else _cache(pool.cache),
         "cap": None if pool.cap_w is None else _compiled(below_power(pool.table, cap_w=pool.cap_w)),
+        "speculation": None if pool.speculation is None else speculation_shares(pool.speculation),
     }
 
 
@@ -116,6 +118,39 @@ def sglang_shares(settings: SGLang) -> dict[str, Any]:
         "least_ratio": least,
         "decay": (most - least) // 600,
         "most_new_tok": settings.most_new_tok,
+    }
+
+
+def speculation_shares(speculation: Speculation) -> dict[str, Any]:
+    """Return speculative decoding as the engine takes it: shares in 2⁻³² and 2⁻²⁰.
+
+    Raises:
+        ScheduleError: A value is out of range.
+    """
+    drafts, accept = speculation.drafts, speculation.accept_frac
+    if drafts not in range(1, 33):
+        raise ScheduleError(f"speculation.drafts={drafts!r} is not allowed; 1 to 32")
+    each = accept if isinstance(accept, tuple) else tuple(accept**i for i in range(1, drafts + 1))
+    if len(each) != drafts:
+        raise ScheduleError(
+            f"speculation.accept_frac: {len(each)} shares are not allowed; one, or {drafts}, one a "
+            "draft"
+        )
+    if not all(0 <= later <= before <= 1 for before, later in pairwise((1.0, *each))):
+        raise ScheduleError(
+            f"speculation.accept_frac={accept!r} is not allowed; 0 to 1, those of several drafts "
+            "not rising"
+        )
+    if not 0 <= speculation.draft_frac <= 1:
+        raise ScheduleError(
+            f"speculation.draft_frac={speculation.draft_frac!r} is not allowed; 0 to 1"
+        )
+    if not 0 <= speculation.seed < 2**64:
+        raise ScheduleError(f"speculation.seed={speculation.seed!r} is not allowed; 0 to 2^64 - 1")
+    return {
+        "accepted": [round(share * 2**32) for share in each],
+        "draft_share": round(speculation.draft_frac * 2**20),
+        "seed": speculation.seed,
     }
 
 

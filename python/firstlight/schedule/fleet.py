@@ -109,6 +109,28 @@ class SGLang:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Speculation:
+    """Speculative decoding: drafts are verified in one step, and a run of them from the first comes out.
+
+    Attributes:
+        drafts: Tokens drafted for each decoding request in a step, 1 to 32.
+        accept_frac: How probable it is that a draft holds when all before it did, the same for every
+            draft; or, as servers measure it, for each draft that it and all before it held.
+        draft_frac: Time and energy of drafting one token for all, as a share of a plain decode step
+            of the same requests: about the share of the weights a draft model has, 0 for n-grams.
+        seed: Key of the draws; a draw belongs to a request and to how many tokens it has out.
+
+    Source:
+        Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", ICML 2023.
+    """
+
+    drafts: int
+    accept_frac: float | tuple[float, ...]
+    draft_frac: float = 0.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """Identical replicas under one policy.
 
@@ -133,6 +155,8 @@ class Pool:
         sglang: Settings under ``sglang``.
         cap_w: Most power of a replica's device group above its idle power [W]; a step that would
             draw more takes longer, at the same energy. None: no cap.
+        speculation: Speculative decoding, on a mixed or decode pool under ``vllm`` without
+            `chunk_tok`; `token_budget` then holds all drafts of `max_seqs` requests. None: none.
     """
 
     name: str
@@ -150,6 +174,7 @@ class Pool:
     policy: Literal["vllm", "orca", "static", "sglang"] = "vllm"
     chunk_tok: int = 0
     sglang: SGLang = SGLang()
+    speculation: Speculation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

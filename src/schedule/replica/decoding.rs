@@ -93,6 +93,17 @@ impl Decoding {
         computed
     }
 
+    /// Lets `r` have `more` tokens in place beside what the step itself adds.
+    pub(super) fn skip(&mut self, r: u32, more: u64, requests: &mut Requests) {
+        let due = self.due_at(requests[r].computed);
+        self.due[due] -= 1;
+        requests[r].computed += more.cast_signed();
+        let due = self.due_at(requests[r].computed);
+        self.due[due] += 1;
+        self.context += more;
+        self.finish.push(Reverse((requests[r].finish_step(), r)));
+    }
+
     /// Lets `steps` steps pass.
     pub(super) fn pass(&mut self, steps: u64) {
         self.step += steps;

@@ -21,6 +21,11 @@ impl Replica {
         if self.policy.reserves() { 0 } else { self.decoding.blocks_now() }
     }
 
+    /// Of these, or of those with drafts, those of a request with `computed` tokens in place.
+    pub(super) fn next_blocks(&self, computed: u64) -> u64 {
+        self.blocks(computed + self.tok_a_seq) - self.blocks(computed)
+    }
+
     /// Blocks it takes in the `steps` steps after that.
     pub(super) fn decode_blocks_after(&self, steps: u64) -> u64 {
         if self.policy.reserves() { 0 } else { self.decoding.blocks_after_first(steps) }

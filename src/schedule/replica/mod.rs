@@ -16,6 +16,7 @@
 //! | [`failure`] | what is left when it fails |
 //! | [`preemption`] | who is thrown out when blocks run out |
 //! | [`price`] | what the step costs, and what its end changes |
+//! | [`speculation`] | the same where drafts are verified |
 //! | [`memory`] | blocks, taken and given back |
 
 mod admission;
@@ -27,6 +28,7 @@ mod plan;
 mod preemption;
 mod price;
 mod sglang;
+mod speculation;
 mod vllm;
 
 use std::cmp::Reverse;
@@ -42,6 +44,7 @@ use decoding::Decoding;
 use list::RunningList;
 use price::{Pace, Prompts, run_ps, steps_to_reach};
 use sglang::Outlook;
+use speculation::Drafts;
 
 /// What a replica is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +81,10 @@ pub(crate) struct Replica {
     free: u64,
     cache: Option<Cache>,
     policy: Policy,
+    /// Tokens of each decoding request in a step: one, and those that were drafted.
+    tok_a_seq: u64,
+    /// What drafting costs in the step under way.
+    drafts: Box<Drafts>,
     /// Prompts run without the requests that decode: these wait for the next step without prompts.
     prompts_alone: bool,
     /// What SGLang's rule expects of the requests that decode.
@@ -158,6 +165,8 @@ impl Replica {
             free: spec.kv_blocks,
             cache: spec.cache.clone().map(Cache::new),
             policy: spec.policy,
+            tok_a_seq: 1 + spec.drafts(),
+            drafts: Box::default(),
             prompts_alone: matches!(spec.policy, Policy::Sglang(_)),
             outlook: Box::new(Outlook::new(spec.policy)),
             last_decode: 0,

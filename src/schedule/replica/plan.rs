@@ -20,7 +20,8 @@ impl Replica {
         }
         let planned = match self.policy {
             Policy::Sglang(rule) => self.plan_sglang(rule, now, around),
-            _ => self.plan_vllm(now, around),
+            _ if self.tok_a_seq > 1 => return self.start_verifying(now, around),
+            _ => self.plan_vllm::<false>(now, around),
         };
         match planned {
             Some((preempted, tokens)) => self.begin(now, preempted, tokens, around),

@@ -12,13 +12,13 @@ const LONGEST_RUN: u64 = 1 << 12;
 /// The prompt work of one step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Prompts {
-    tok: u64,
+    pub(super) tok: u64,
     /// Prompts that end, and yield a token.
-    emitted: u64,
-    attn: AttnPs,
-    attn_pj: u128,
+    pub(super) emitted: u64,
+    pub(super) attn: AttnPs,
+    pub(super) attn_pj: u128,
     /// What a power cap adds.
-    capped_ps: u64,
+    pub(super) capped_ps: u64,
 }
 
 /// Length of the steps of a run, and what a power cap adds to them.
@@ -182,15 +182,10 @@ impl Replica {
     }
 
     pub(super) fn end_step(&mut self, lasted: Ps, now: Ps, around: &mut Around<'_>) {
-        let n = self.seqs_in_step();
-        self.book_step(lasted, around);
-        if n > 0 {
-            around.gaps.add(lasted, n - self.joined.len() as u64);
-            if !self.joined.is_empty() {
-                self.count_pauses(now, around);
-            }
-            self.decoding.pass(1);
-            self.finish_due(now, around);
+        if self.tok_a_seq > 1 {
+            self.end_verifying(lasted, now, around);
+        } else {
+            self.end_decoding(lasted, now, around);
         }
         let chunks = std::mem::take(&mut self.chunks);
         for &(r, q) in &chunks {
@@ -203,15 +198,44 @@ impl Replica {
         self.chunks.clear();
     }
 
+    /// Ends the part of a step that decodes.
+    #[inline]
+    fn end_decoding(&mut self, lasted: Ps, now: Ps, around: &mut Around<'_>) {
+        let n = self.seqs_in_step();
+        let head_pj = around.table.head_pj[index(self.prompts.emitted + n)];
+        self.book_step(lasted, (n, n, self.decoding.context), head_pj, around);
+        if n > 0 {
+            around.gaps.add(lasted, n - self.joined.len() as u64);
+            if !self.joined.is_empty() {
+                self.count_pauses(now, around);
+            }
+            self.decoding.pass(1);
+            self.finish_due(now, around);
+        }
+    }
+
     /// Counts a step with prompt work; a mixed step is split by the time each part alone would take.
-    fn book_step(&self, lasted: Ps, around: &mut Around<'_>) {
+    ///
+    /// Of those that decode: their number, their tokens in the step, and the context these attend to.
+    #[expect(clippy::inline_always, reason = "at every step with prompt work")]
+    #[inline(always)]
+    pub(super) fn book_step(
+        &self,
+        lasted: Ps,
+        (n, rows, context): (u64, u64, u64),
+        head_pj: u64,
+        around: &mut Around<'_>,
+    ) {
         let prompts = &self.prompts;
         let table = around.table;
-        let (n, context) = (self.seqs_in_step(), self.decoding.context);
         let decode_attn_pj = if n > 0 { table.decode_attn_pj(n, context) } else { 0 };
         let alone = table.linear_ps[index(prompts.tok)] + prompts.attn.prefill;
         let both = u128::from(alone)
-            + if n > 0 { u128::from(table.linear_ps[index(n)] + prompts.attn.decode) } else { 0 };
+            + if n > 0 {
+                u128::from(table.linear_ps[index(rows)] + prompts.attn.decode)
+            } else {
+                0
+            };
         let share = |whole: u64| {
             if n == 0 || whole == 0 {
                 return whole;
@@ -219,9 +243,9 @@ impl Replica {
             let share = u128::from(whole) * u128::from(alone) / both;
             u64::try_from(share).expect("Invariant: a part is at most the whole")
         };
-        let (linear, head) = (table.linear_pj[index(prompts.tok + n)], prompts.emitted + n);
+        let (linear, head) = (table.linear_pj[index(prompts.tok + rows)], prompts.emitted + rows);
         let (prefill_ps, linear_share) = (share(lasted), share(linear));
-        let head_pj = u128::from(table.head_pj[index(head)]);
+        let head_pj = u128::from(head_pj);
         let head_share =
             if head == 0 { 0 } else { head_pj * u128::from(prompts.emitted) / u128::from(head) };
         let counters = &mut *around.counters;
@@ -242,7 +266,7 @@ impl Replica {
 
     /// The gap of a request that joined in this step reaches back to its last token elsewhere.
     #[inline(never)]
-    fn count_pauses(&mut self, now: Ps, around: &mut Around<'_>) {
+    pub(super) fn count_pauses(&mut self, now: Ps, around: &mut Around<'_>) {
         for r in self.joined.drain(..) {
             if around.requests[r].generated == 0 {
                 around.requests.first_ps[r as usize] = now;
@@ -309,7 +333,7 @@ impl Replica {
         }
     }
 
-    fn finish_due(&mut self, now: Ps, around: &mut Around<'_>) {
+    pub(super) fn finish_due(&mut self, now: Ps, around: &mut Around<'_>) {
         while let Some(r) = self.decoding.pop_finished(around.requests) {
             let computed = self.decoding.leave(r, around.requests);
             self.running.unlink(r, around.requests);

@@ -7,12 +7,18 @@ use crate::schedule::request::{NONE, State};
 
 impl Replica {
     /// Plans a step; returns whether something was preempted, and its tokens, if there are any.
+    ///
+    /// `DRAFTS` tells whether any are verified: what decodes takes several tokens of the step then.
     #[inline]
-    pub(super) fn plan_vllm(&mut self, now: Ps, around: &mut Around<'_>) -> Option<(bool, u64)> {
+    pub(super) fn plan_vllm<const DRAFTS: bool>(
+        &mut self,
+        now: Ps,
+        around: &mut Around<'_>,
+    ) -> Option<(bool, u64)> {
         loop {
-            let preempted = self.plan_running(now, around);
+            let preempted = self.plan_running::<DRAFTS>(now, around);
             if !preempted {
-                self.plan_waiting(now, around);
+                self.plan_waiting::<DRAFTS>(now, around);
             }
             let tokens = self.decoding.n + self.chunks.iter().map(|&(_, q)| q).sum::<u64>();
             if tokens > 0 {
@@ -26,12 +32,12 @@ impl Replica {
     }
 
     /// Stage one: blocks for everything that runs. Returns whether something was preempted.
-    fn plan_running(&mut self, now: Ps, around: &mut Around<'_>) -> bool {
+    fn plan_running<const DRAFTS: bool>(&mut self, now: Ps, around: &mut Around<'_>) -> bool {
         debug_assert!(self.chunks.is_empty() && self.joined.is_empty());
         if self.chunk_tok() < u64::MAX && self.running.len > self.decoding.n {
             return self.plan_in_order(now, around);
         }
-        let needed = self.decode_blocks();
+        let needed = if DRAFTS { self.blocks_with_drafts() } else { self.decode_blocks() };
         let mut preempted = false;
         if needed <= self.free {
             self.take(needed, around.counters, around.fleet);
@@ -40,7 +46,8 @@ impl Replica {
         }
         if self.partial != NONE {
             let r = self.partial;
-            let budget = around.pool(self.pool).token_budget - self.decoding.n;
+            let decoding = if DRAFTS { self.decode_tok() } else { self.decoding.n };
+            let budget = around.pool(self.pool).token_budget - decoding;
             let done = self.computed(r, around.requests);
             let q = (around.requests.num_tok(r) - done).min(budget);
             let blocks = self.blocks(done + q) - self.blocks(done);
@@ -97,8 +104,9 @@ impl Replica {
         let mut r = self.running.first;
         let mut preempted = false;
         while r != NONE && r != self.partial {
-            if self.decoding.begins_block(self.computed(r, around.requests)) {
-                while self.free == 0 {
+            let blocks = self.next_blocks(self.computed(r, around.requests));
+            if blocks > 0 {
+                while self.free < blocks {
                     let victim = self.running.last;
                     self.preempt(victim, now, around);
                     preempted = true;
@@ -106,7 +114,7 @@ impl Replica {
                         return true;
                     }
                 }
-                self.take(1, around.counters, around.fleet);
+                self.take(blocks, around.counters, around.fleet);
             }
             r = around.requests[r].next;
         }
@@ -114,10 +122,11 @@ impl Replica {
     }
 
     /// Stage two: what has been pulled or read back, then the queue in order.
-    fn plan_waiting(&mut self, now: Ps, around: &mut Around<'_>) {
+    fn plan_waiting<const DRAFTS: bool>(&mut self, now: Ps, around: &mut Around<'_>) {
         let fleet = around.fleet;
         let spec = &fleet.pools[self.pool];
-        let used: u64 = self.chunks.iter().map(|&(_, q)| q).sum::<u64>() + self.decoding.n;
+        let decoding = if DRAFTS { self.decode_tok() } else { self.decoding.n };
+        let used: u64 = self.chunks.iter().map(|&(_, q)| q).sum::<u64>() + decoding;
         let mut budget = spec.token_budget - used;
         if self.policy == Policy::Static && self.running.len > 0 {
             return;
