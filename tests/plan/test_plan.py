@@ -30,6 +30,13 @@ def planned(scenario):
     return plan(scenario, survivors=2)
 
 
+@pytest.fixture(scope="module")
+def agentic(scenario):
+    return plan(
+        scenario.replace(**{"workload.preset": "agentic", "model": "llama-3.1-8b"}), racks=0
+    )
+
+
 def screen_of(scenario, *, caps=None, chunks=("auto",), servers=()):
     caps = caps or Limits()
     asked = question.resolve(scenario)
@@ -162,8 +169,23 @@ def test_best_is_the_survivor_that_simulates_best(planned):
         one.simulated.goodput_request_per_s / one.simulated.power_w.provisioned
         for one in planned.survivors
     ]
-    assert rates == sorted(rates, reverse=True)
+    whole = [rate for rate, one in zip(rates, planned.survivors, strict=True) if one.whole]
+    assert whole == sorted(whole, reverse=True)
+    assert rates[: len(whole)] == whole
     assert planned.best is planned.survivors[0]
+
+
+def test_winner_is_simulated_over_the_whole_time_and_on_the_front(agentic):
+    # On the sample another design comes first; over the whole time it does not stay there.
+    assert agentic.best.whole
+    kinds = [one.whole for one in agentic.survivors]
+    assert kinds == sorted(kinds, reverse=True)
+    assert agentic.best.candidate.plan.name in [one.plan.name for one in agentic.front]
+    best = agentic.best.simulated
+    for one in agentic.survivors:
+        if not one.whole:
+            mine = one.simulated.goodput_request_per_s / one.simulated.power_w.provisioned
+            assert mine < 0.9 * best.goodput_request_per_s / best.power_w.provisioned
 
 
 def test_attainment_falls_with_load_and_is_met_at_capacity(planned):
