@@ -234,6 +234,31 @@ def test_upgrade_steps_fit_a_rack_and_raise_goodput(planned):
         assert step.servers == {n: count for n, count in stands.items() if count}
 
 
+@pytest.mark.parametrize(
+    ("limit", "most"), [("max_servers", 1), ("max_servers", 7), ("max_racks", 2), ("price_usd", 2e6)]
+)
+def test_upgrade_path_keeps_the_limits_of_its_plan(scenario, limit, most):
+    found = plan(scenario, survivors=1, **{limit: most})
+    assert found.upgrade
+    last = found.upgrade[-1]
+    taken = {
+        "max_servers": sum(last.servers.values()),
+        "max_racks": last.racks,
+        "price_usd": sum(step.price_usd for step in found.upgrade),
+    }
+    assert 0 < taken[limit] <= most
+    for step in found.upgrade:
+        assert step.racks >= len(step.servers)
+
+
+def test_upgrade_path_stops_at_the_power_of_its_plan(scenario):
+    found = plan(scenario.replace(power_w=1e5), survivors=1, servers=("h100-sxm-8x",))
+    (id_, n), = found.upgrade[-1].servers.items()  # fmt: skip
+    assert id_ == "h100-sxm-8x"
+    assert n == found.best.simulated.servers["h100-sxm-8x"]
+    assert len(found.upgrade) < 6
+
+
 def test_price_ceiling_and_room_are_kept(scenario):
     screen = screen_of(scenario, caps=Limits(price_usd=5e6))
     choose(screen, "goodput")

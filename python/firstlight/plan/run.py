@@ -91,14 +91,14 @@ class Plan:
         best: The survivor that does best when simulated.
         survivors: All that were simulated, best first; those on a sample only come last.
         silicon: The best design without light, as screened; None when there is none.
-        reload: Reload time below which the chosen optical design beats `silicon` by goodput per watt;
-            None when no light is chosen.
+        reload: Reload time below which the chosen optical design beats `silicon` by goodput per watt,
+            both with their servers, formats and policies as they are; None when no light is chosen.
         front: Designs none other beats in goodput per watt, cost and carbon at once, `best` among them.
         frontier: Tokens a second and person against tokens a second and megawatt.
         attainment: (load [request/s], share of requests within the limits) of the best, simulated.
         margins: What a tenth more of each resource brings, most first.
         binds: What limits the best design, and what does next.
-        upgrade: What each rack of a step-by-step build should hold.
+        upgrade: What the power of each rack of a step-by-step build should bring, within all limits.
         retrofit: What light adds to installed servers; None without any.
         left_out: Designs and servers that were not possible, with the reason.
     """
