@@ -235,7 +235,8 @@ def test_upgrade_steps_fit_a_rack_and_raise_goodput(planned):
 
 
 @pytest.mark.parametrize(
-    ("limit", "most"), [("max_servers", 1), ("max_servers", 7), ("max_racks", 2), ("price_usd", 2e6)]
+    ("limit", "most"),
+    [("max_servers", 1), ("max_servers", 7), ("max_racks", 2), ("price_usd", 2e6)],
 )
 def test_upgrade_path_keeps_the_limits_of_its_plan(scenario, limit, most):
     found = plan(scenario, survivors=1, **{limit: most})
@@ -317,6 +318,23 @@ def test_infeasible_plan_names_the_cheapest_relaxation_and_it_works(scenario):
 def test_budget_below_one_server_asks_for_power(scenario):
     with pytest.raises(InfeasibleError, match="Cheapest relaxation: power from 5000 to"):
         plan(scenario.replace(power_w=5e3), servers=("h100-sxm-8x",), survivors=1)
+
+
+def test_price_below_one_server_is_named_once_and_as_the_cause(scenario):
+    with pytest.raises(InfeasibleError) as no:
+        plan(scenario, price_usd=1e3, servers=("h100-sxm-8x",))
+    text = str(no.value)
+    assert text.startswith("no design fits the limit of --price. Cheapest relaxation: --price")
+    assert "power" not in text
+    needed = float(re.search(r"from 1000 to ([\d,]+)", text)[1].replace(",", ""))
+    eased = plan(scenario, price_usd=needed * 1.01, servers=("h100-sxm-8x",), racks=0)
+    assert sum(eased.best.simulated.servers.values()) == 1
+
+
+def test_reasons_name_each_design_once(scenario):
+    with pytest.raises(InfeasibleError) as no:
+        plan(scenario.replace(power_w=5e3), servers=("h100-sxm-8x",))
+    assert str(no.value).count("h100-sxm-8x fp8 both:") == 1
 
 
 @pytest.mark.parametrize(

@@ -520,12 +520,33 @@ def _why_not(asked: Question, space: Space, screen: Screen) -> str:
         best, _ = choose(tried, "goodput")
         return best.plan.name if best is not None else None
 
-    why = "; ".join(f"{name}: {reason}" for name, reason in list(screen.skipped.items())[:3])
     found: tuple[Relaxation, ...] = relaxations(asked, works)
     if not found:
+        why = "; ".join(_reasons(screen.skipped)[:3])
         return f"no design fits, whatever single limit is moved ({why})"
     way = ", or ".join(
-        f"{one.resource} from {one.today:.4g} to {one.needed:.4g} ({one.design})"
+        f"{_NAMES.get(one.resource, one.resource)} from {_number(one.today)} to {_number(one.needed)} "
+        f"({one.design})"
         for one in found[:3]
     )
+    if all(one.resource in _NAMES for one in found):
+        # Of these the reasons of single designs know nothing: they speak of power.
+        limits = " or ".join(_NAMES[one.resource] for one in found)
+        return f"no design fits the limit of {limits}. Cheapest relaxation: {way}"
+    why = "; ".join(_reasons(screen.skipped)[:3])
     return f"no design fits ({why}). Cheapest relaxation: {way}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1e4 else f"{value:.4g}"  # no powers of ten for dollars
+
+
+_NAMES = {"money": "--price", "room": "--servers", "racks": "--most-racks"}
+"""Limits that only a plan has, as they are asked for."""
+
+
+def _reasons(skipped: dict[str, str]) -> list[str]:
+    """Return why designs were not possible, each named once."""
+    return list(
+        dict.fromkeys(f"{name}: {why.removeprefix(f'{name}: ')}" for name, why in skipped.items())
+    )
