@@ -130,3 +130,16 @@ def test_command_judges_a_filled_sheet(sheet, tmp_path):
     assert "refuted" in result.stdout
     assert "confirmed" in result.stdout
     assert max(len(line) for line in result.stdout.splitlines()) <= 80
+
+
+def test_empty_cells_are_not_judged(sheet, tmp_path):
+    path = tmp_path / "sheet.toml"
+    path.write_text(sheet.to_toml())
+    result = CliRunner().invoke(firstlight, ["lab", "--filled", str(path)], catch_exceptions=False)
+    rows = result.stdout.splitlines()
+    assert "within error" not in result.stdout
+    for quantity in lab.QUANTITIES:
+        row = next(row for row in rows if row.startswith(quantity.name))
+        expected = "not predicted" if math.isnan(quantity.error_frac) else "not measured"
+        assert row.endswith(expected)
+        assert len(row) <= 80
