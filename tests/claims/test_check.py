@@ -122,6 +122,57 @@ def test_command_prints_one_claim_and_writes_the_scenario_where_it_holds(tmp_pat
     assert math.isclose(Scenario.load(out).assumptions["t_reload_s"], 3.0e-6, rel_tol=0.02)
 
 
+def loaded(claim, path):
+    """Return what `claims --load` says on standard error, and the claim on what it wrote."""
+    result = CliRunner().invoke(
+        firstlight, ["claims", "--claim", claim, "--load", str(path)], catch_exceptions=False
+    )
+    assert result.exit_code == 0
+    return result.stderr, claims.check(Scenario.load(path), ids=[claim]).claims[0].here
+
+
+@pytest.mark.parametrize("claim", ["prefill-10x", "real-time"])
+def test_scenario_that_is_said_to_hold_does(claim, tmp_path):
+    said, here = loaded(claim, tmp_path / "near.toml")
+    assert here.met
+    assert "the claim holds there" in said
+
+
+@pytest.mark.parametrize("claim", ["tco-tenth", "roadmap-50x", "eops-10kw", "power-90"])
+def test_scenario_of_the_best_reading_says_where_it_does_not_hold(claim, tmp_path):
+    said, here = loaded(claim, tmp_path / "near.toml")
+    assert not here.met
+    assert f"does not hold ({write.amount(here.value, here.scale.unit)}, claimed" in said
+
+
+def test_loaded_prompt_is_a_whole_number_on_the_holding_side(report):
+    checked = report.claim("prefill-10x")
+    assert isinstance(checked.loads["context_tok"], int)
+    when = next(w for w in checked.holds_when if w.field == "context_tok")
+    assert checked.loads["context_tok"] < when.value
+
+
+def test_uneven_boundary_says_so_and_an_even_one_does_not(report):
+    uneven = next(w for w in report.claim("prefill-10x").holds_when if w.field == "context_tok")
+    met = {
+        tok: claims.check(Scenario.default().replace(context_tok=tok), ids=["prefill-10x"])
+        .claims[0]
+        .here.met
+        for tok in (225, 240, 330)
+    }
+    assert met == {225: True, 240: False, 330: True}
+    assert "about 348 tok, not at every value" in write.when_words(uneven)
+    even = next(w for w in report.claim("real-time").holds_when if w.field == "t_reload_s")
+    assert even.is_even
+    assert "about" not in write.when_words(even)
+
+
+def test_every_claim_that_holds_anywhere_shows_what_to_load(report):
+    for checked in report.claims:
+        assert ("\nload " in write.full(checked)) is (checked.loads is not None)
+    assert "nothing to change (its best reading)" in write.full(report.claim("power-90"))
+
+
 def test_unknown_claim_is_refused_with_the_nearest_name():
     with pytest.raises(CatalogError, match="did you mean 'power-90'"):
         claims.check(Scenario.default(), ids=["power90"])

@@ -9,7 +9,9 @@ from click.testing import CliRunner
 
 from firstlight.cli.root import firstlight
 from firstlight.errors import InfeasibleError, ScenarioError
+from firstlight.evaluate import question
 from firstlight.plan import lab
+from firstlight.plan.sized import sized
 
 NAMES = ("optical+gpu", "gpu-disaggregated")
 
@@ -49,6 +51,48 @@ def test_protocol_says_what_is_the_same(sheet, small):
         assert key in sheet.protocol
     assert sheet.protocol["load_request_per_s"] == 20.0
     assert sheet.protocol["slo"]["ttft_s"] == small.slo.ttft_s
+
+
+def test_each_design_has_the_fewest_servers_that_carry_the_load(small):
+    asked = question.resolve(small.replace(power_w=6e5))
+    low, _ = sized(asked, rate_request_per_s=5.0)
+    high, _ = sized(asked, rate_request_per_s=1000.0)
+    for name, one in high.items():
+        cell = one.record.cell
+        per_cell = one.full_record.request_per_s / cell.count
+        assert cell.count > low[name].record.cell.count == 1
+        # One cell fewer would not carry it.
+        assert (cell.count - 1) * per_cell < 1.03 * 1000.0
+        assert one.record.feasible
+        assert one.full_record.request_per_s >= 1000.0
+        assert one.full_record.servers == one.record.servers
+
+
+def test_sheet_agrees_with_the_equal_load_of_compare(answer, small):
+    equal = answer(power_w=3e5).at_equal_load
+    made = lab.sheet(
+        small.replace(power_w=3e5), designs=NAMES, rate_request_per_s=equal.request_per_s / 4
+    )
+    for name in NAMES:
+        part = sum(made.protocol["servers"][name].values()) / equal.designs[name]["servers"]
+        assert part == pytest.approx(0.25, abs=0.05)
+        for quantity in ("energy_j_per_request", "cost_usd_per_request"):
+            assert made.predicted[name][quantity] == pytest.approx(
+                equal.designs[name][quantity], rel=0.1
+            )
+
+
+@pytest.mark.parametrize(
+    ("rate", "error", "message"),
+    [
+        (1e5, InfeasibleError, "100,000 are asked for"),
+        (0.0, ScenarioError, "above 0"),
+        (math.nan, ScenarioError, "above 0"),
+    ],
+)
+def test_impossible_loads_are_refused(small, rate, error, message):
+    with pytest.raises(error, match=message):
+        lab.sheet(small, designs=NAMES, rate_request_per_s=rate)
 
 
 def test_sheet_is_read_back_as_written(sheet):
@@ -130,3 +174,16 @@ def test_command_judges_a_filled_sheet(sheet, tmp_path):
     assert "refuted" in result.stdout
     assert "confirmed" in result.stdout
     assert max(len(line) for line in result.stdout.splitlines()) <= 80
+
+
+def test_empty_cells_are_not_judged(sheet, tmp_path):
+    path = tmp_path / "sheet.toml"
+    path.write_text(sheet.to_toml())
+    result = CliRunner().invoke(firstlight, ["lab", "--filled", str(path)], catch_exceptions=False)
+    rows = result.stdout.splitlines()
+    assert "within error" not in result.stdout
+    for quantity in lab.QUANTITIES:
+        row = next(row for row in rows if row.startswith(quantity.name))
+        expected = "not predicted" if math.isnan(quantity.error_frac) else "not measured"
+        assert row.endswith(expected)
+        assert len(row) <= 80

@@ -30,6 +30,13 @@ def planned(scenario):
     return plan(scenario, survivors=2)
 
 
+@pytest.fixture(scope="module")
+def agentic(scenario):
+    return plan(
+        scenario.replace(**{"workload.preset": "agentic", "model": "llama-3.1-8b"}), racks=0
+    )
+
+
 def screen_of(scenario, *, caps=None, chunks=("auto",), servers=()):
     caps = caps or Limits()
     asked = question.resolve(scenario)
@@ -162,8 +169,23 @@ def test_best_is_the_survivor_that_simulates_best(planned):
         one.simulated.goodput_request_per_s / one.simulated.power_w.provisioned
         for one in planned.survivors
     ]
-    assert rates == sorted(rates, reverse=True)
+    whole = [rate for rate, one in zip(rates, planned.survivors, strict=True) if one.whole]
+    assert whole == sorted(whole, reverse=True)
+    assert rates[: len(whole)] == whole
     assert planned.best is planned.survivors[0]
+
+
+def test_winner_is_simulated_over_the_whole_time_and_on_the_front(agentic):
+    # On the sample another design comes first; over the whole time it does not stay there.
+    assert agentic.best.whole
+    kinds = [one.whole for one in agentic.survivors]
+    assert kinds == sorted(kinds, reverse=True)
+    assert agentic.best.candidate.plan.name in [one.plan.name for one in agentic.front]
+    best = agentic.best.simulated
+    for one in agentic.survivors:
+        if not one.whole:
+            mine = one.simulated.goodput_request_per_s / one.simulated.power_w.provisioned
+            assert mine < 0.9 * best.goodput_request_per_s / best.power_w.provisioned
 
 
 def test_attainment_falls_with_load_and_is_met_at_capacity(planned):
@@ -210,6 +232,32 @@ def test_upgrade_steps_fit_a_rack_and_raise_goodput(planned):
         assert sum(n * peaks[name] for name, n in step.adds.items()) <= 35e3
         stands = {n: stands.get(n, 0) + step.adds.get(n, 0) for n in {*stands, *step.adds}}
         assert step.servers == {n: count for n, count in stands.items() if count}
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"),
+    [("max_servers", 1), ("max_servers", 7), ("max_racks", 2), ("price_usd", 2e6)],
+)
+def test_upgrade_path_keeps_the_limits_of_its_plan(scenario, limit, most):
+    found = plan(scenario, survivors=1, **{limit: most})
+    assert found.upgrade
+    last = found.upgrade[-1]
+    taken = {
+        "max_servers": sum(last.servers.values()),
+        "max_racks": last.racks,
+        "price_usd": sum(step.price_usd for step in found.upgrade),
+    }
+    assert 0 < taken[limit] <= most
+    for step in found.upgrade:
+        assert step.racks >= len(step.servers)
+
+
+def test_upgrade_path_stops_at_the_power_of_its_plan(scenario):
+    found = plan(scenario.replace(power_w=1e5), survivors=1, servers=("h100-sxm-8x",))
+    (id_, n), = found.upgrade[-1].servers.items()  # fmt: skip
+    assert id_ == "h100-sxm-8x"
+    assert n == found.best.simulated.servers["h100-sxm-8x"]
+    assert len(found.upgrade) < 6
 
 
 def test_price_ceiling_and_room_are_kept(scenario):
@@ -270,6 +318,23 @@ def test_infeasible_plan_names_the_cheapest_relaxation_and_it_works(scenario):
 def test_budget_below_one_server_asks_for_power(scenario):
     with pytest.raises(InfeasibleError, match="Cheapest relaxation: power from 5000 to"):
         plan(scenario.replace(power_w=5e3), servers=("h100-sxm-8x",), survivors=1)
+
+
+def test_price_below_one_server_is_named_once_and_as_the_cause(scenario):
+    with pytest.raises(InfeasibleError) as no:
+        plan(scenario, price_usd=1e3, servers=("h100-sxm-8x",))
+    text = str(no.value)
+    assert text.startswith("no design fits the limit of --price. Cheapest relaxation: --price")
+    assert "power" not in text
+    needed = float(re.search(r"from 1000 to ([\d,]+)", text)[1].replace(",", ""))
+    eased = plan(scenario, price_usd=needed * 1.01, servers=("h100-sxm-8x",), racks=0)
+    assert sum(eased.best.simulated.servers.values()) == 1
+
+
+def test_reasons_name_each_design_once(scenario):
+    with pytest.raises(InfeasibleError) as no:
+        plan(scenario.replace(power_w=5e3), servers=("h100-sxm-8x",))
+    assert str(no.value).count("h100-sxm-8x fp8 both:") == 1
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,15 @@ def test_make_draws_the_same_trace_for_the_same_seed(tmp_path):
     assert a == b != c
 
 
+@pytest.mark.parametrize(("preset", "hour"), [("chat", "conv"), ("code", "code")])
+def test_make_writes_recorded_presets_as_they_are(tmp_path, preset, hour):
+    made, recorded = tmp_path / "a.csv", tmp_path / "b.csv"
+    done = firstlight("make", "--preset", preset, "-o", made)
+    assert done.returncode == 0, done.stderr
+    firstlight("convert", f"azure-2023-{hour}", "-o", recorded)
+    assert made.read_bytes() == recorded.read_bytes()
+
+
 def test_make_takes_fixed_lengths(tmp_path):
     done = firstlight(
         "make", "--rate", 5, "--isl", 300, "--osl", 20, "--duration", 50, "-o", tmp_path / "a.csv"
@@ -80,7 +89,8 @@ def test_bad_input_is_one_line_and_exit_code_two(tmp_path):
         ("convert", "chat", "-o", tmp_path / "a.xlsx"),
         ("convert", "chat", "-o", tmp_path / "no" / "a.csv"),
         ("convert", "chat", "-o", tmp_path / "a.csv", "--context-tok", "nan"),
-        ("make", "--preset", "chat", "-o", tmp_path / "a.csv"),
+        ("make", "--preset", "chat", "--rate", "3", "-o", tmp_path / "a.csv"),
+        ("make", "--preset", "chot", "-o", tmp_path / "a.csv"),
         ("make", "--rate", "1", "-o", tmp_path / "a.csv"),
         ("make", "--preset", "rag", "--rate", "-1", "-o", tmp_path / "a.csv"),
     ):

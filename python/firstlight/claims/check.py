@@ -13,9 +13,10 @@ from firstlight.errors import FirstlightError, ScenarioError
 from firstlight.evaluate.analytic.boundary import solve
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from firstlight.claims.record import Claim, Reading
+    from firstlight.evaluate.analytic.boundary import Boundary
     from firstlight.scenario import Scenario
 
 WORDS = {
@@ -24,8 +25,12 @@ WORDS = {
     (False, True): "holds on its best reading",
     (False, False): "does not hold",
 }
-INSIDE = 0.98
-"""How far inside a boundary an assumption set is put, so that it holds."""
+INSIDE = (0.98, 0.95, 0.9)
+"""How far inside a boundary an assumption set is put, so that it holds; the first that does."""
+NEARBY = tuple(2.0 ** (step / 12) for step in range(1, 13))
+"""Where beyond a boundary the verdict is tried again, as factors of it."""
+BETWEEN = 6
+"""Values between today's and the boundary at which it is tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +79,7 @@ class HoldsWhen:
         distance_ratio: Factor from today to the value; None without a value.
         searched: Range that was searched.
         reading: ``here`` or ``best``: which reading it is the boundary of.
+        is_even: Whether the verdict turns there and, nearby or on the way from today, nowhere else.
     """
 
     name: str
@@ -85,6 +91,7 @@ class HoldsWhen:
     distance_ratio: float | None
     searched: tuple[float, float]
     reading: str = "here"
+    is_even: bool = True
 
     @property
     def is_met(self) -> bool:
@@ -103,9 +110,11 @@ class Checked:
         here: On the user's scenario.
         favourable: On its most favourable reading.
         holds_when: Boundaries in single fields, all else as in the scenario.
-        loads: The nearest assumption set where it holds, as changes of the scenario; None when none
-            was found.
+        loads: The nearest assumption set found where it holds, as changes of the scenario: of its own
+            reading, else of the most favourable one, where it need not hold as read here; None when
+            neither was found.
         verdict: In words.
+        is_load_of_best: Whether `loads` is the most favourable reading's.
     """
 
     claim: Claim
@@ -114,6 +123,7 @@ class Checked:
     holds_when: tuple[HoldsWhen, ...]
     loads: dict[str, object] | None
     verdict: str
+    is_load_of_best: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,13 +245,16 @@ def _checked(claim: Claim, case: Case, gains: Gains | None) -> Checked:
         when += _boundaries(claim, claim.favourable, case)
     testable = case.light is not None or here.value is not None or favourable.value is not None
     word = WORDS[here.met, favourable.met] if testable else "not testable here"
+    loads = _loads(claim, case, here=here, when=when)
+    is_of_best = loads is None and favourable.met
     return Checked(
         claim=claim,
         here=here,
         favourable=favourable,
         holds_when=when,
-        loads=_loads(claim, case, here=here, favourable=favourable, when=when),
+        loads=case.reading(claim.favourable) if is_of_best else loads,
         verdict=word,
+        is_load_of_best=is_of_best,
     )
 
 
@@ -288,9 +301,35 @@ def _boundaries(claim: Claim, reading: Reading, case: Case) -> tuple[HoldsWhen, 
             name=search.name, field=search.field, unit=search.unit, value=turn.value,
             today=turn.today, holds=turn.holds, distance_ratio=turn.distance_ratio,
             searched=(turn.low, turn.high), reading="here" if is_here else "best",
+            is_even=_is_even(turn, holds),
         )  # fmt: skip
         found.append(when)
     return tuple(found)
+
+
+def _is_even(turn: Boundary, holds: Callable[[dict[str, float]], bool]) -> bool:
+    """Return whether a verdict turns at a boundary only, as far as twice or half of it and today."""
+    edge, now = turn.value, turn.today
+    if edge is None or edge <= 0 or now <= 0:
+        return True
+    is_below = turn.holds == "below"
+    met = [edge / far if is_below else edge * far for far in NEARBY]
+    steps = [edge * (now / edge) ** (step / BETWEEN) for step in range(1, BETWEEN)]
+    # Today's value may lie on either side.
+    tried = [(value, True) for value in met]
+    tried += [(value, (value < edge) == is_below) for value in steps]
+
+    def agrees(value: float, *, expected: bool) -> bool:
+        try:
+            return holds({turn.field: value}) is expected
+        except FirstlightError:
+            return True  # impossible values lie outside the question
+
+    return all(
+        agrees(value, expected=expected)
+        for value, expected in tried
+        if turn.low <= value <= turn.high
+    )
 
 
 def _ratios(claim: Claim, gains: Gains | None) -> tuple[HoldsWhen, ...]:
@@ -329,9 +368,9 @@ def _ratio_row(condition: str, needed: float, gains: Gains) -> HoldsWhen:
 
 
 def _loads(
-    claim: Claim, case: Case, *, here: Verdict, favourable: Verdict, when: tuple[HoldsWhen, ...]
+    claim: Claim, case: Case, *, here: Verdict, when: tuple[HoldsWhen, ...]
 ) -> dict[str, object] | None:
-    """Return the nearest changes of the scenario under which the claim holds."""
+    """Return the nearest changes of the scenario under which the claim holds as it is read here."""
     if here.met:
         return {}
     near = sorted(
@@ -343,15 +382,25 @@ def _loads(
         key=lambda one: one.distance_ratio or math.inf,
     )
     for one in near:
-        edge = one.value or 0.0
-        inside = edge * INSIDE if one.holds == "below" else edge / INSIDE
-        changes: dict[str, object] = {one.field: inside}
-        try:
-            if claim.met(_value(claim, claim.here, case, changes)):
-                return changes
-        except FirstlightError:
-            continue
-    return case.reading(claim.favourable) if favourable.met else None
+        for value in _inside(one):
+            changes: dict[str, object] = {one.field: value}
+            try:
+                case.scenario.replace(**changes)  # a count must be whole
+                if claim.met(_value(claim, claim.here, case, changes)):
+                    return changes
+            except FirstlightError:
+                continue
+    return None
+
+
+def _inside(when: HoldsWhen) -> tuple[float | int, ...]:
+    """Return values inside a boundary, near ones first: as they are, and whole ones."""
+    edge = when.value or 0.0
+    found: list[float | int] = []
+    for part in INSIDE:
+        value = edge * part if when.holds == "below" else edge / part
+        found += [value, math.floor(value) if when.holds == "below" else math.ceil(value)]
+    return tuple(found)
 
 
 def _notes(case: Case, gains: Gains | None) -> tuple[str, ...]:

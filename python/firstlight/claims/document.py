@@ -30,6 +30,7 @@ def document(report: Report) -> dict[str, Any]:
             "favourable_verdict": dataclasses.asdict(checked.favourable),
             "holds_when": [dataclasses.asdict(when) for when in checked.holds_when],
             "loads": checked.loads,
+            "is_load_of_best": checked.is_load_of_best,
         }
         for checked in report.claims
     ]

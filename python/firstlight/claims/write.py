@@ -56,8 +56,9 @@ def when_words(when: HoldsWhen) -> str:
         return f"{when.name}{reading}: {word}{over}; today {today}"
     far = f"{when.distance_ratio:.3g}× away" if when.distance_ratio else "?"
     side = "met" if when.is_met else "not met"
+    about, uneven = ("", "") if when.is_even else ("about ", ", not at every value")
     return (
-        f"{when.name}{reading}: {when.holds} {amount(when.value, when.unit)}; "
+        f"{when.name}{reading}: {when.holds} {about}{amount(when.value, when.unit)}{uneven}; "
         f"today {today}, {side}, {far}"
     )
 
@@ -150,10 +151,16 @@ def full(checked: Checked) -> str:
         lines += _labelled(label, text)
     for when in checked.holds_when:
         lines += _labelled("holds when", when_words(when))
-    if checked.loads:
-        changes = ", ".join(f"{name} = {value}" for name, value in checked.loads.items())
-        lines += _labelled("load", changes)
+    if checked.loads is not None:
+        lines += _labelled("load", _load_words(checked))
     return "\n".join(lines)
+
+
+def _load_words(checked: Checked, *, tick: str = "") -> str:
+    """Return the changes of the nearest assumption set, and whether they are a reading's own."""
+    changes = [f"{tick}{name} = {value}{tick}" for name, value in (checked.loads or {}).items()]
+    of = " (its best reading)" if checked.is_load_of_best else ""
+    return (", ".join(changes) or "nothing to change") + of
 
 
 def _reading(verdict: Verdict) -> str:
@@ -204,5 +211,4 @@ def _section(checked: Checked) -> Iterator[str]:
     for when in checked.holds_when:
         yield f"- Holds when {when_words(when)}."
     if checked.loads:
-        changes = ", ".join(f"`{name} = {value}`" for name, value in checked.loads.items())
-        yield f"- Nearest assumption set: {changes}."
+        yield f"- Nearest assumption set: {_load_words(checked, tick='`')}."

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help=SETTINGS_HELP)
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of everything random.")
 @click.option(
-    "--load", "loaded", metavar="FILE", help="Write the nearest scenario where --claim holds."
-)
+    "--load", "loaded", metavar="FILE",
+    help="Write the nearest scenario found where --claim holds, else that of its best reading; says which.",
+)  # fmt: skip
 @click.option("-o", "--output", metavar="FILE", help="Write there: the whole answer or nothing.")
 def command(
     scenario: str | None,
@@ -76,5 +77,22 @@ def _write_scenario(question: Scenario, report: Report, path: Path) -> None:
         raise InfeasibleError(
             f"no assumption set was found under which {report.claims[0].claim.id!r} holds"
         )
-    question.replace(**loads).dump(path)
-    click.echo(f"{path}: {', '.join(loads) or 'unchanged'}", err=True)
+    changed = question.replace(**loads)
+    changed.dump(path)
+    click.echo(f"{path}: {', '.join(loads) or 'unchanged'}; {_there(changed, report)}", err=True)
+
+
+def _there(changed: Scenario, report: Report) -> str:
+    """Return whether a claim holds, as it is read here, on a changed scenario."""
+    from firstlight import claims
+    from firstlight.claims.write import amount
+
+    claim = report.claims[0].claim
+    found = claims.check(changed, ids=[claim.id]).claims[0].here
+    if found.met:
+        return "the claim holds there"
+    reached = "no value" if found.value is None else amount(found.value, claim.unit)
+    return (
+        f"nearest found: does not hold ({reached}, claimed {claim.sign} "
+        f"{amount(claim.target, claim.unit)}); only its best reading may"
+    )

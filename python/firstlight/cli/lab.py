@@ -87,8 +87,12 @@ def judged(sheet: Sheet) -> str:
         verdict = "differs" if one.is_difference else "within error"
         if math.isnan(one.predicted_ratio):
             verdict = "not predicted"
-        if one.is_refuted is not None:
-            verdict = "refuted" if one.is_refuted else f"{verdict}, confirmed"
+        elif one.is_refuted is None:
+            verdict = "differs, not measured" if one.is_difference else "not measured"
+        elif one.is_refuted:
+            verdict = "refuted"
+        else:
+            verdict += ", confirmed"
         lines.append(
             f"{one.quantity:24}{_ratio(one.predicted_ratio):>11}{spread:>9}"
             f"{_ratio(one.measured_ratio):>11}  {verdict}"

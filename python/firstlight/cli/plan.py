@@ -187,10 +187,11 @@ def table(found: Plan) -> str:
             f"{point.energy_j_per_tok:>10.3g}"
         )
     if found.upgrade:
-        lines += ["", "a rack at a time (every six months)"]
+        lines += ["", "the power of one rack at a time (every six months); a rack holds one kind"]
     for step in found.upgrade:
         lines.append(
-            f"  {step.rack}: + {_servers(step.adds)} → {step.goodput_request_per_s:,.0f} requests/s"
+            f"  {step.step}: + {_servers(step.adds)} → {step.goodput_request_per_s:,.0f} requests/s "
+            f"in {step.racks} rack{'s' if step.racks > 1 else ''}"
         )
     if found.retrofit is not None:
         lines += ["", "on what is installed:"]
@@ -216,8 +217,8 @@ def _light_lines(found: Plan) -> list[str]:
     turn = found.reload
     if turn.value is not None:
         lines.append(
-            f"  as long as a mask reloads in {turn.value * 1e6:.3g} µs (assumed "
-            f"{turn.today * 1e6:.3g} µs; nobody has disclosed it)"
+            f"  as long as a mask reloads in {turn.value * 1e6:.3g} µs, both designs as they are here "
+            f"(assumed {turn.today * 1e6:.3g} µs; nobody has disclosed it)"
         )
     return lines
 

@@ -22,6 +22,8 @@ def command() -> None:
     """
 
 
+HOUR_S = 3600.0
+
 _sort = click.option("--sort", is_flag=True, help="Accept rows out of order and sort them.")
 _seed = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 _output = click.option("-o", "--output", required=True, help="File to write; its suffix decides.")
@@ -84,9 +86,10 @@ def convert(
 @command.command("make")
 @_output
 @_seed
-@click.option("--preset", "preset_name", help="Draw its lengths: rag, agentic, reasoning.")
+@click.option("--preset", "preset_name",
+              help="Draw its lengths: rag, agentic, reasoning; chat and code are written as recorded.")  # fmt: skip
 @click.option("--rate", "request_per_s", type=float, help="Mean arrivals a second.")
-@click.option("--duration", "duration_s", type=float, default=3600.0, show_default=True)
+@click.option("--duration", "duration_s", type=float, default=HOUR_S, show_default=True)
 @click.option("--isl", "isl_tok", type=int, help="Prompt tokens of every request.")
 @click.option("--osl", "osl_tok", type=int, help="Answer tokens of every request.")
 def make(
@@ -99,17 +102,33 @@ def make(
     isl_tok: int | None,
     osl_tok: int | None,
 ) -> None:
-    """Draw a trace with Poisson arrivals, lengths of a preset or fixed ones."""
+    """Draw a trace with Poisson arrivals, lengths of a preset or fixed ones.
+
+    Of the presets chat and code nothing is drawn: they are recorded hours (azure-2023-conv,
+    azure-2023-code) and written as they are.
+    """
     from firstlight import workload
-    from firstlight.errors import TraceError
+    from firstlight.errors import TraceError, nearest
 
     isl: workload.LengthLaw | int | None = isl_tok
     osl: workload.LengthLaw | int | None = osl_tok
     rate = request_per_s
     if preset_name is not None:
         drawn = {name: kind for name, kind in workload.PRESETS.items() if kind.isl is not None}
+        if preset_name in workload.PRESETS and preset_name not in drawn:
+            if (isl, osl, rate, duration_s) != (None, None, None, HOUR_S):
+                raise TraceError(
+                    f"--preset {preset_name} is the recorded hour {workload.PRESETS[preset_name].trace}; "
+                    "allowed: no --rate, --duration, --isl, --osl with it (`firstlight trace convert "
+                    f"{preset_name}` scales its lengths)"
+                )
+            _write(workload.load(preset_name), output=output)
+            return
         if preset_name not in drawn:
-            raise TraceError(f"--preset {preset_name!r} cannot be drawn; one of {', '.join(drawn)}")
+            raise TraceError(
+                f"unknown --preset {preset_name!r}; one of {', '.join(workload.PRESETS)}"
+                f"{nearest(preset_name, workload.PRESETS)}"
+            )
         kind = drawn[preset_name]
         isl = kind.isl if isl is None else isl
         osl = kind.osl if osl is None else osl

@@ -12,7 +12,7 @@ from firstlight.evaluate.analytic.fleet import Estimate, design_estimate
 from firstlight.sweep.extras import library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -173,23 +173,49 @@ def _evolve(screen: Screen, objective: Objective, *, seed: int) -> None:
     )
 
 
-def front(candidates: list[Candidate]) -> list[Candidate]:
-    """Return the candidates that none other beats in goodput per watt, cost and carbon at once."""
-    works = [one for one in candidates if one.estimate.feasible]
+Values = tuple[float, float, float]
+"""Goodput per watt, cost and carbon of a design; more is better in each."""
 
-    def values(one: Candidate) -> tuple[float, float, float]:
+
+def front(
+    candidates: list[Candidate],
+    *,
+    best: Candidate | None = None,
+    simulated: Mapping[str, Values] | None = None,
+) -> list[Candidate]:
+    """Return the candidates that none other beats in goodput per watt, cost and carbon at once.
+
+    Two that were both simulated are compared as simulated, all others by closed form.
+
+    Args:
+        candidates: What was screened.
+        best: What was chosen; it is on the front whatever the closed form says.
+        simulated: What simulation found, by name of the design.
+    """
+    known = simulated or {}
+    works = [one for one in candidates if one.estimate.feasible]
+    if best is not None and all(one.plan.name != best.plan.name for one in works):
+        works.append(best)
+
+    def values(one: Candidate) -> Values:
         return (
             one.estimate.goodput_request_per_s_per_w,
             -one.estimate.cost_usd_per_mtok_blended,
             -one.estimate.carbon_g_per_request,
         )
 
-    def beaten(one: Candidate) -> bool:
-        mine = values(one)
-        return any(
-            all(a >= b for a, b in zip(values(other), mine, strict=True)) and values(other) != mine
-            for other in works
-        )
+    def beats(other: Candidate, one: Candidate) -> bool:
+        names = other.plan.name, one.plan.name
+        if names[0] in known and names[1] in known:
+            theirs, mine = known[names[0]], known[names[1]]
+        else:
+            theirs, mine = values(other), values(one)
+        return theirs != mine and all(a >= b for a, b in zip(theirs, mine, strict=True))
 
-    kept = [one for one in works if not beaten(one)]
+    kept = [
+        one
+        for one in works
+        if (best is not None and one.plan.name == best.plan.name)
+        or not any(beats(other, one) for other in works)
+    ]
     return sorted(kept, key=lambda one: -one.estimate.goodput_request_per_s_per_w)

@@ -1,6 +1,7 @@
 """The sheet of an independent test: five quantities for two designs, predicted beside measured.
 
-Both designs get the same model, context, batching, service level and load. The sheet is TOML: the
+Both designs get the same model, context, batching, service level and load, each with the fewest servers
+that carry it: a fleet that idles for want of load is no design's joule. The sheet is TOML: the
 protocol for the machine that runs the test, the predictions, their errors, and a place for what is
 measured (`nan` until it is).
 """
@@ -13,13 +14,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from firstlight.errors import InfeasibleError, ScenarioError, nearest
-from firstlight.evaluate import compare
+from firstlight.evaluate import question
 from firstlight.evaluate.analytic import estimate
+from firstlight.plan.sized import sized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from firstlight.evaluate import Design
+    from firstlight.plan.sized import Sized
     from firstlight.scenario import Scenario
 
 SCHEMA = 1
@@ -167,41 +170,40 @@ def sheet(
         scenario: The question.
         designs: Names of two designs.
         rate_request_per_s: Load of both [request/s]; None takes four fifths of what the weaker
-            carries.
+            carries within the power of the scenario. Each gets the fewest whole cells that carry it.
         progress: Told how far it is.
 
     Raises:
         ScenarioError: A design is unknown, or both are one.
-        InfeasibleError: A design cannot meet the service level.
+        InfeasibleError: A design cannot meet the service level, or not at this load.
     """
     if designs[0] == designs[1]:
         raise ScenarioError(f"both designs are {designs[0]!r}; allowed: two different ones")
     two = scenario.replace(designs=[scenario.design(name) for name in designs])
     rate = rate_request_per_s
     if rate is None:
-        found = estimate(two)
-        for name, one in found.items():
+        guesses = estimate(two)
+        for name, one in guesses.items():
             if not one.feasible:
                 raise InfeasibleError(f"{name}: {one.reason}")
-        rate = LOAD_FRAC * min(one.goodput_request_per_s for one in found.values())
-    answer = compare(two, rate_request_per_s=rate, progress=progress)
-    records = {name: answer.design(name) for name in designs}
-    for name, record in records.items():
-        if not record.feasible:
-            raise InfeasibleError(f"{name}: {record.reason}")
+        rate = LOAD_FRAC * min(one.goodput_request_per_s for one in guesses.values())
+    found, traffic = sized(question.resolve(two), rate_request_per_s=rate, progress=progress)
     return Sheet(
         designs=designs,
-        protocol=_protocol(two, answer.workload, rate=rate, records=records),
-        predicted={name: _predicted(record) for name, record in records.items()},
+        protocol=_protocol(
+            two, traffic, rate=rate, records={name: found[name].record for name in designs}
+        ),
+        predicted={name: _predicted(found[name]) for name in designs},
         measured={name: {q.name: math.nan for q in QUANTITIES} for name in designs},
     )
 
 
-def _predicted(record: Design) -> dict[str, float]:
+def _predicted(one: Sized) -> dict[str, float]:
+    record = one.record
     return {
         "energy_j_per_request": record.energy_j_per_request or math.nan,
         "ttft_p90_s": record.ttft_s.p90 if record.ttft_s is not None else math.nan,
-        "output_tok_per_s": record.output_tok_per_s,
+        "output_tok_per_s": one.full_record.output_tok_per_s,
         "accuracy_drop_frac": math.nan,
         "cost_usd_per_request": record.cost_usd_per_request or math.nan,
     }
@@ -239,6 +241,8 @@ def _protocol(
         "pue": facility.pue,
         "electricity_usd_per_kwh": facility.electricity_usd_per_kwh,
         "accuracy_tasks": ["MMLU", "GSM8K", "LongBench at the mean context"],
+        "sizing": "each design has the fewest servers, in whole cells, that carry the load within the "
+        "service level; output_tok_per_s is the most these servers carry within it",
         "servers": {name: dict(record.servers) for name, record in records.items()},
     }
 

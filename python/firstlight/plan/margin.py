@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from firstlight.evaluate.question import Question
     from firstlight.evaluate.screen import PoolPlan
     from firstlight.evaluate.search import DesignPlan
+    from firstlight.evaluate.servers import Server
     from firstlight.plan.choose import Candidate
 
 MORE = 1.1
@@ -230,19 +231,21 @@ def relaxations(asked: Question, works: Callable[[Question], str | None]) -> tup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One rack of an upgrade.
+    """One step of an upgrade: what the power of one rack brings.
 
     Attributes:
-        rack: Number of racks that stand then.
+        step: Its number.
         adds: Servers it brings, by id.
         servers: Servers that stand then, by id.
+        racks: Racks that stand then, each of one kind of server.
         goodput_request_per_s: What they carry.
         price_usd: What the step costs [usd].
     """
 
-    rack: int
+    step: int
     adds: dict[str, int]
     servers: dict[str, int]
+    racks: int
     goodput_request_per_s: float
     price_usd: float
 
@@ -250,10 +253,10 @@ class Step:
 def upgrades(
     best: Candidate, *, asked: Question, rack_power_w: float, racks: int
 ) -> tuple[Step, ...]:
-    """Return what each further rack should hold, keeping what stands.
+    """Return what the power of each further rack should bring, keeping what stands.
 
-    Each step adds the servers that raise goodput most within one rack's power and what is left of the
-    budget; of equals, those that draw least.
+    Each step adds the servers that raise goodput most within one rack's power and within all limits of
+    the plan: power, money, servers, racks and what is installed; of equals, those that draw least.
 
     Args:
         best: The design whose pools are built up.
@@ -264,51 +267,46 @@ def upgrades(
     estimate = best.estimate
     pools = list(best.plan.pools)
     rates = [_per_server(estimate, pool.role) for pool in pools]
+    watts = [pool.server.peak_w for pool in pools]
     budget = budget_of(asked)
-    stand = [0] * len(pools)
+    rack = replace(budget.caps, rack_power_w=rack_power_w)
+    options = [add for add in _additions(watts, rack_power_w) if any(add)]
+
+    def carried(stands: tuple[int, ...]) -> float:
+        return min(n * rate for n, rate in zip(stands, rates, strict=True))
+
+    def standing(stands: tuple[int, ...]) -> tuple[tuple[Server, int], ...]:
+        return tuple((pool.server, n) for pool, n in zip(pools, stands, strict=True))
+
+    def better(add: tuple[int, ...]) -> tuple[float, float]:
+        drawn = sum(n * w for n, w in zip(add, watts, strict=True))
+        return carried(_sum(stand, add)), -drawn
+
+    stand = tuple(0 for _ in pools)
     steps: list[Step] = []
-    for rack in range(1, racks + 1):
-        options = _additions([pool.server.peak_w for pool in pools], rack_power_w)
-
-        def carried(add: tuple[int, ...], base: tuple[int, ...]) -> float:
-            totals = [(n + a) * rate for n, a, rate in zip(base, add, rates, strict=True)]
-            return min(totals)
-
-        allowed = [
-            add
-            for add in options
-            if sum(
-                budget.charge_w(pool.server) * (n + a)
-                for pool, n, a in zip(pools, stand, add, strict=True)
-            )
-            <= budget.power_w * (1 + 1e-9)
-        ]
-        before = tuple(stand)
-        watts = [pool.server.peak_w for pool in pools]
-        add = max(
-            allowed,
-            key=lambda one: (
-                carried(one, before),
-                -sum(a * w for a, w in zip(one, watts, strict=True)),
-            ),
-            default=tuple(0 for _ in pools),
-        )
-        if not any(add):
+    for step in range(1, racks + 1):
+        allowed = [add for add in options if budget.cells(standing(_sum(stand, add))) >= 1]
+        add = max(allowed, key=better, default=None)
+        if add is None or carried(_sum(stand, add)) <= carried(stand):
             break
-        stand = [n + a for n, a in zip(stand, add, strict=True)]
+        stand = _sum(stand, add)
         steps.append(
             Step(
-                rack=rack,
+                step=step,
                 adds=_named(pools, add),
-                servers=_named(pools, tuple(stand)),
-                goodput_request_per_s=asked.slo.quantile
-                * carried(tuple(0 for _ in add), tuple(stand)),
+                servers=_named(pools, stand),
+                racks=int(rack.racks_of(standing(stand), 1)),
+                goodput_request_per_s=asked.slo.quantile * carried(stand),
                 price_usd=sum(
                     budget.price_usd(pool.server) * a for pool, a in zip(pools, add, strict=True)
                 ),
             )
         )
     return tuple(steps)
+
+
+def _sum(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
 def _per_server(estimate: Estimate, role: str) -> float:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from firstlight.evaluate.question import Question
     from firstlight.evaluate.screen import Screened
     from firstlight.evaluate.search import DesignPlan
+    from firstlight.plan.choose import Values
     from firstlight.scenario import Scenario
 
     Report = Callable[[int, int, str], None]
@@ -88,16 +89,16 @@ class Plan:
         tried: Candidates screened.
         exact: Whether every design of the space was tried.
         best: The survivor that does best when simulated.
-        survivors: All that were simulated, best first.
+        survivors: All that were simulated, best first; those on a sample only come last.
         silicon: The best design without light, as screened; None when there is none.
-        reload: Reload time below which the chosen optical design beats `silicon` by goodput per watt;
-            None when no light is chosen.
-        front: Designs none other beats in goodput per watt, cost and carbon at once.
+        reload: Reload time below which the chosen optical design beats `silicon` by goodput per watt,
+            both with their servers, formats and policies as they are; None when no light is chosen.
+        front: Designs none other beats in goodput per watt, cost and carbon at once, `best` among them.
         frontier: Tokens a second and person against tokens a second and megawatt.
         attainment: (load [request/s], share of requests within the limits) of the best, simulated.
         margins: What a tenth more of each resource brings, most first.
         binds: What limits the best design, and what does next.
-        upgrade: What each rack of a step-by-step build should hold.
+        upgrade: What the power of each rack of a step-by-step build should bring, within all limits.
         retrofit: What light adds to installed servers; None without any.
         left_out: Designs and servers that were not possible, with the reason.
     """
@@ -195,7 +196,9 @@ def plan(
         survivors=tuple(one for one, _ in simulated),
         silicon=silicon,
         reload=_reload(scenario, chosen.candidate, silicon),
-        front=tuple(front(screen.screened)),
+        front=tuple(
+            front(screen.screened, best=chosen.candidate, simulated=_simulated_values(simulated))
+        ),
         frontier=tuple(_frontier([one for one, _ in simulated], asked, screen)),
         attainment=tuple(_attainment(solved, asked=asked, traffic=sample, cancelled=cancelled)),
         margins=found,
@@ -296,7 +299,10 @@ def _simulate(
     if not kept:
         reasons = "; ".join(f"{s.candidate.plan.name}: {s.simulated.reason}" for s, _ in found)
         raise InfeasibleError(f"what looked feasible is not when simulated: {reasons}")
-    return sorted(kept, key=lambda one: -_simulated_score(one[0].simulated, objective))
+    # What is known of a sample only comes last: no row of it stands above one of the whole time.
+    return sorted(
+        kept, key=lambda one: (not one[0].whole, -_simulated_score(one[0].simulated, objective))
+    )
 
 
 def _alone(
@@ -339,18 +345,8 @@ def _over_the_whole(
     crew: Crew,
 ) -> list[tuple[Survivor, Solved]]:
     """Return the survivors, those that may be best simulated over the whole time."""
-    scores = [
-        _simulated_score(one.simulated, objective) if one.simulated.feasible else -math.inf
-        for one, _ in found
-    ]
-    best = max(scores)
-    near = [
-        place
-        for place, one in enumerate(scores)
-        if math.isfinite(one) and one >= best - NEAR_FRAC * abs(best)
-    ]
     rates = [solved.measured.rate_request_per_s for _, solved in found if solved.measured]
-    if not near or not rates:
+    if not rates:
         return found
     full = asked.whole(sample, most=MORE_THAN_SAMPLE * max(rates), cancelled=crew.cancelled)
 
@@ -369,9 +365,26 @@ def _over_the_whole(
         record = design.record(again, budget=asked.budget)
         return Survivor(candidate=one.candidate, simulated=record, whole=True), again
 
-    done = crew.map(whole, near)
+    # The whole time carries less than a sample of it, so that the next one may come first then.
+    while places := _near([one for one, _ in found], objective):
+        for place, one in crew.map(whole, places).items():
+            found[place] = one
     crew.tick("simulated the whole time")
-    return [done.get(place, one) for place, one in enumerate(found)]
+    return found
+
+
+def _near(found: list[Survivor], objective: Objective) -> list[int]:
+    """Return those that are near the best, as far as is known, and known of a sample only."""
+    scores = [
+        _simulated_score(one.simulated, objective) if one.simulated.feasible else -math.inf
+        for one in found
+    ]
+    best = max(scores)
+    return [
+        place
+        for place, (one, mine) in enumerate(zip(found, scores, strict=True))
+        if not one.whole and math.isfinite(mine) and mine >= best - NEAR_FRAC * abs(best)
+    ]
 
 
 def _solved(
@@ -406,6 +419,19 @@ def _simulated_score(record: Design, objective: Objective) -> float:
     if objective == "goodput" or record.power_w is None:
         return record.goodput_request_per_s
     return record.goodput_request_per_s / record.power_w.provisioned
+
+
+def _simulated_values(found: list[tuple[Survivor, Solved]]) -> dict[str, Values]:
+    """Return goodput per watt, cost and carbon, more is better, of what was simulated whole."""
+    return {
+        one.candidate.plan.name: (
+            _simulated_score(one.simulated, "goodput-per-watt"),
+            _simulated_score(one.simulated, "cost"),
+            _simulated_score(one.simulated, "carbon"),
+        )
+        for one, _ in found
+        if one.whole
+    }
 
 
 def _frontier(simulated: list[Survivor], asked: Question, screen: Screen) -> list[FrontierPoint]:
@@ -494,12 +520,33 @@ def _why_not(asked: Question, space: Space, screen: Screen) -> str:
         best, _ = choose(tried, "goodput")
         return best.plan.name if best is not None else None
 
-    why = "; ".join(f"{name}: {reason}" for name, reason in list(screen.skipped.items())[:3])
     found: tuple[Relaxation, ...] = relaxations(asked, works)
     if not found:
+        why = "; ".join(_reasons(screen.skipped)[:3])
         return f"no design fits, whatever single limit is moved ({why})"
     way = ", or ".join(
-        f"{one.resource} from {one.today:.4g} to {one.needed:.4g} ({one.design})"
+        f"{_NAMES.get(one.resource, one.resource)} from {_number(one.today)} to {_number(one.needed)} "
+        f"({one.design})"
         for one in found[:3]
     )
+    if all(one.resource in _NAMES for one in found):
+        # Of these the reasons of single designs know nothing: they speak of power.
+        limits = " or ".join(_NAMES[one.resource] for one in found)
+        return f"no design fits the limit of {limits}. Cheapest relaxation: {way}"
+    why = "; ".join(_reasons(screen.skipped)[:3])
     return f"no design fits ({why}). Cheapest relaxation: {way}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1e4 else f"{value:.4g}"  # no powers of ten for dollars
+
+
+_NAMES = {"money": "--price", "room": "--servers", "racks": "--most-racks"}
+"""Limits that only a plan has, as they are asked for."""
+
+
+def _reasons(skipped: dict[str, str]) -> list[str]:
+    """Return why designs were not possible, each named once."""
+    return list(
+        dict.fromkeys(f"{name}: {why.removeprefix(f'{name}: ')}" for name, why in skipped.items())
+    )
