@@ -371,5 +371,8 @@ def test_command_prints_80_columns_and_json(scenario):
     assert result.exit_code == 0
     assert max(len(line) for line in result.stdout.splitlines()) <= 80
     assert "binds:" in result.stdout
+    flat = " ".join(result.stdout.split())
+    assert "µs, both designs as they are here (assumed 10 µs" in flat
+    assert re.search(r"1: \+ .* requests/s in \d+ racks?", flat)
     result = CliRunner().invoke(firstlight, [*words, "--json"], catch_exceptions=False)
     assert json.loads(result.stdout)["best"]["candidate"]["design"]
