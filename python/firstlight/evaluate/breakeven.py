@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TRIED = 7
 """Values from today's to the best end that are tried for one at which light wins."""
-TOLERANCE_FRAC = 0.005
+TOLERANCE_FRAC = 0.01
 """Width of the last bracket over the value."""
 NOTE = "equal goodput per watt of the better GPU design, on a sample of the time"
 

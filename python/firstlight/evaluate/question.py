@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 STACK = "vllm-2025"
 LINK = "ib-ndr"
-FOLD = workload.Fold(period_s=480.0, keep_s=60.0)
-"""The sample searches run on: an eighth of the time, in pieces longer than most answers take."""
+FOLD = workload.Fold(period_s=480.0, keep_s=40.0)
+"""The sample searches run on: a twelfth of the time, in pieces longer than most answers take."""
 FEWEST_REQUESTS = 8000.0
 """Requests that a cell of the slowest design may see in the sample; for fewer it is made longer."""
 MOST_COPIES = 1024

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from firstlight.evaluate.screen import PoolPlan, Screened
     from firstlight.evaluate.servers import Server
 
-COARSE_TOLERANCE_FRAC = 0.015
+COARSE_TOLERANCE_FRAC = 0.02
 MOST_CELLS = 1 << 30
 SMALLER_FRAC = 0.005
 """What a cell must carry more for each further server in it; small cells are simulated sooner."""
@@ -37,6 +37,8 @@ LEAST_SHARE = 0.4
 more than alone, as bursts spread over several servers."""
 SIMULATED_CELLS = 4
 """Cells of a design that are simulated whole after the screening."""
+TRIED_CELLS = 2
+"""Cells that are tried at one load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +244,7 @@ def reaches(
         rate = sum(n * w for n, w in zip(counts, charges_w, strict=True)) / w_s
         carried = min(option.rate * n for option, n in zip(screened, counts, strict=True))
         offers.append((carried / rate, rate, counts))
-    best = sorted(offers, key=lambda offer: -offer[0])[:SIMULATED_CELLS]
+    best = sorted(offers, key=lambda offer: -offer[0])[:TRIED_CELLS]
     return any(
         share > LEAST_SHARE
         and rate <= traffic.most_request_per_s
