@@ -13,7 +13,18 @@ from firstlight.cli.destination import Destination
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from firstlight.calibrate import Calibration, Fit, ProfileFit, SteadyFit
+    from firstlight.calibrate import (
+        Calibration,
+        Fit,
+        Judged,
+        JudgedState,
+        JudgedStep,
+        ProfileFit,
+        ProfileStep,
+        ServingRun,
+        SteadyFit,
+        SteadyState,
+    )
 
 _HELP = """\
 Fit what a device and its serving stack take to measurements, and judge rows that were kept apart.
@@ -109,50 +120,51 @@ def command(*, file: str, hold_out: int, as_json: bool, output: str | None) -> N
 
 
 def _runs_document(found: Fit) -> str:
-    rows = (
-        {
-            **dataclasses.asdict(one.run),
-            "held_out": one.is_held_out,
-            "predicted_tok_per_s": None if one.why_not else one.output_tok_per_s,
-            "error_frac": None if one.why_not else one.error_frac,
-            "why_not": one.why_not,
-        }
+    rows = [
+        _row(one, one.run, predicted_tok_per_s=one.output_tok_per_s, error_frac=one.error_frac)
         for one in found.judged
-    )
-    return _document({"runs": list(rows)}, found.calibrations.values())
+    ]
+    return _document({"runs": rows}, found.calibrations.values())
 
 
 def _steps_document(found: ProfileFit) -> str:
-    rows = (
-        {
-            **dataclasses.asdict(one.step),
-            "held_out": one.is_held_out,
-            "predicted_s": None if one.why_not else one.seconds,
-            "error_frac": None if one.why_not else one.error_frac,
-            "why_not": one.why_not,
-        }
+    rows = [
+        _row(one, one.step, predicted_s=one.seconds, error_frac=one.error_frac)
         for one in found.judged
-    )
-    return _document({"steps": list(rows)}, found.calibrations.values())
+    ]
+    return _document({"steps": rows}, found.calibrations.values())
 
 
 def _states_document(found: SteadyFit) -> str:
-    rows = (
-        {
-            **dataclasses.asdict(one.state),
-            "held_out": one.is_held_out,
-            "predicted_itl_s": None if one.why_not else one.itl_s,
-            "predicted_board_w": None if one.why_not else one.board_w,
-            "predicted_j_per_tok": None if one.why_not else one.j_per_tok,
-            "why_not": one.why_not,
-        }
+    rows = [
+        _row(
+            one,
+            one.state,
+            predicted_itl_s=one.itl_s,
+            predicted_board_w=one.board_w,
+            predicted_j_per_tok=one.j_per_tok,
+        )
         for one in found.judged
-    )
+    ]
     powers = {device: dataclasses.asdict(power) for device, power in found.powers.items()}
     return _document(
-        {"powers": powers, "prompts_tok": found.prompts_tok, "states": list(rows)},
+        {"powers": powers, "prompts_tok": found.prompts_tok, "states": rows},
         found.calibrations.values(),
     )
+
+
+def _row(
+    one: Judged | JudgedStep | JudgedState,
+    measured: ServingRun | ProfileStep | SteadyState,
+    **predicted: float,
+) -> dict[str, object]:
+    """Return a measured row beside what is predicted of it, null where it is not covered."""
+    return {
+        **dataclasses.asdict(measured),
+        "held_out": one.is_held_out,
+        **{name: None if one.why_not else value for name, value in predicted.items()},
+        "why_not": one.why_not,
+    }
 
 
 def _document(body: Mapping[str, object], calibrations: Iterable[Calibration]) -> str:
